@@ -1,0 +1,55 @@
+// Encode a chunk of KV to a self-contained frame, and decode it again.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kvserve/error.h"
+#include "kvserve/geometry.h"
+#include "kvserve/profile.h"
+#include "kvserve/view.h"
+
+namespace kvserve {
+
+struct EncodeOptions {
+  Fingerprint model;                // written into the frame; decoders refuse another model's
+  Fingerprint key;                  // identity of the token prefix [0, tokens.end)
+  std::uint32_t prompt_tokens = 0;  // length of the whole prefill; 0: not known yet
+};
+
+struct DecodeOptions {
+  Fingerprint model;  // empty: any
+  Fingerprint key;    // empty: any
+  std::uint64_t max_raw_bytes = std::uint64_t{1} << 34;  // refuse larger frames before allocating
+};
+
+// Seconds spent per stage name ("hadamard", "uniform", "rans"; "frame" for headers and checksums).
+using StageSeconds = std::map<std::string, double>;
+
+// Parses the short form ("hadamard|uniform:k_levels=16,v_levels=8|rans"), "none" or "lossless".
+// kInvalidArgument names the stage or option and lists what exists.
+[[nodiscard]] Result<Profile> ParseProfile(std::string_view text);
+
+// Appends one frame to `out`. Host memory only for now (kUnsupported otherwise). Bytes depend on the
+// tensor values, profile and options alone. Errors: kInvalidArgument (view or profile does not fit),
+// kUnsupported (dtype, device), kBadInput (non-finite values where a lossy stage needs finite ones).
+[[nodiscard]] Status EncodeFrame(const ConstKvView& view, const Profile& profile,
+                                 const EncodeOptions& options, std::vector<std::byte>& out,
+                                 StageSeconds* seconds = nullptr);
+
+// Decodes the frame at the start of `bytes` into `out` (resized) and returns the frame's length in
+// bytes. Hostile input is safe: kCorruptData, kUnsupported, kMismatch or kResourceExhausted.
+// `out` is unspecified after an error.
+[[nodiscard]] Result<std::size_t> DecodeFrame(std::span<const std::byte> bytes,
+                                              const DecodeOptions& options, KvBuffer& out,
+                                              StageSeconds* seconds = nullptr);
+
+// Identity of a token prefix: XXH3-128 over the little-endian int32 token ids, seeded by the model.
+[[nodiscard]] Fingerprint PrefixKey(const Fingerprint& model, std::span<const std::int32_t> tokens);
+
+}  // namespace kvserve

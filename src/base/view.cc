@@ -1,0 +1,173 @@
+#include "kvserve/view.h"
+
+#include <new>
+
+#include "base/checked.h"
+#include "base/try.h"
+
+namespace kvserve {
+namespace {
+
+constexpr std::uint64_t kAlignment = 64;
+
+std::string Where(std::uint32_t layer, const char* plane) {
+  return "layer " + std::to_string(layer) + " " + plane + ": ";
+}
+
+Status CheckPlane(const ConstPlaneView& plane, const ConstKvView& view, std::uint32_t layer,
+                  const char* name, std::uint32_t tokens, std::uint32_t dim) {
+  const auto& geometry = view.geometry->layers[layer];
+  if (plane.dtype != view.geometry->dtype) {
+    return MakeError(ErrorCode::kInvalidArgument,
+                     Where(layer, name) + "dtype " + std::string(DTypeName(plane.dtype)) +
+                         " differs from the cache's " + std::string(DTypeName(view.geometry->dtype)));
+  }
+  if (plane.tokens != tokens || plane.heads != geometry.kv_heads || plane.dim != dim) {
+    return MakeError(ErrorCode::kInvalidArgument,
+                     Where(layer, name) + "shape [" + std::to_string(plane.tokens) + ", " +
+                         std::to_string(plane.heads) + ", " + std::to_string(plane.dim) +
+                         "] should be [" + std::to_string(tokens) + ", " +
+                         std::to_string(geometry.kv_heads) + ", " + std::to_string(dim) + "]");
+  }
+  if (plane.device != view.device) {
+    return MakeError(ErrorCode::kInvalidArgument, Where(layer, name) + "is on another device");
+  }
+  if (plane.data == nullptr && plane.values() > 0) {
+    return MakeError(ErrorCode::kInvalidArgument, Where(layer, name) + "has no data");
+  }
+  return {};
+}
+
+}  // namespace
+
+Status CheckView(const ConstKvView& view) {
+  if (view.geometry == nullptr) return MakeError(ErrorCode::kInvalidArgument, "view has no geometry");
+  KVSERVE_TRY(CheckGeometry(*view.geometry));
+  if (view.tokens.end < view.tokens.begin || view.tokens.end > kMaxTokens) {
+    return MakeError(ErrorCode::kInvalidArgument,
+                     "token range [" + std::to_string(view.tokens.begin) + ", " +
+                         std::to_string(view.tokens.end) + ") is not within 0.." +
+                         std::to_string(kMaxTokens));
+  }
+  std::uint32_t next_layer = 0;
+  for (const auto& layer : view.layers) {
+    if (layer.layer < next_layer || layer.layer >= view.geometry->layers.size()) {
+      return MakeError(ErrorCode::kInvalidArgument,
+                       "layer " + std::to_string(layer.layer) +
+                           " is out of order or not among the model's " +
+                           std::to_string(view.geometry->layers.size()));
+    }
+    next_layer = layer.layer + 1;
+    if (layer.tokens.begin < view.tokens.begin || layer.tokens.end > view.tokens.end ||
+        layer.tokens.end < layer.tokens.begin) {
+      return MakeError(ErrorCode::kInvalidArgument,
+                       Where(layer.layer, "tokens") + "range is not inside the chunk's");
+    }
+    const auto& geometry = view.geometry->layers[layer.layer];
+    const std::uint32_t tokens = layer.tokens.size();
+    KVSERVE_TRY(CheckPlane(layer.k, view, layer.layer, "K", tokens, geometry.k_dim));
+    if (!geometry.single_plane()) {
+      KVSERVE_TRY(CheckPlane(layer.v, view, layer.layer, "V", tokens, geometry.v_dim));
+    }
+  }
+  return {};
+}
+
+std::uint64_t RawBytes(const ConstKvView& view) {
+  std::uint64_t bytes = 0;
+  for (const auto& layer : view.layers) {
+    bytes += LayerBytes(view.geometry->layers[layer.layer], view.geometry->dtype,
+                        layer.tokens.size());
+  }
+  return bytes;
+}
+
+Status KvBuffer::Resize(const KvGeometry& geometry, TokenRange tokens,
+                        std::span<const LayerTokens> layers, std::uint64_t max_bytes) {
+  KVSERVE_TRY(CheckGeometry(geometry));
+  std::vector<std::uint64_t> offsets;
+  offsets.reserve(layers.size() * 2);
+  std::uint64_t total = 0;
+  const auto reserve_plane = [&](std::uint64_t values) -> bool {
+    offsets.push_back(total);
+    const auto bytes = CheckedMul(values, DTypeBytes(geometry.dtype));
+    if (!bytes || *bytes > max_bytes) return false;
+    const auto sum = CheckedAdd(total, (*bytes + kAlignment - 1) / kAlignment * kAlignment);
+    if (!sum || *sum > max_bytes) return false;
+    total = *sum;
+    return true;
+  };
+  for (const auto& entry : layers) {
+    if (entry.layer >= geometry.layers.size() || entry.tokens.end < entry.tokens.begin ||
+        entry.tokens.begin < tokens.begin || entry.tokens.end > tokens.end) {
+      return MakeError(ErrorCode::kInvalidArgument,
+                       "layer " + std::to_string(entry.layer) + ": token range or layer index is wrong");
+    }
+    const auto& layer = geometry.layers[entry.layer];
+    const std::uint64_t rows = std::uint64_t{entry.tokens.size()} * layer.kv_heads;
+    if (!reserve_plane(rows * layer.k_dim) || !reserve_plane(rows * layer.v_dim)) {
+      return MakeError(ErrorCode::kResourceExhausted,
+                       "KV chunk needs more than " + std::to_string(max_bytes) + " bytes");
+    }
+  }
+  if (total + kAlignment > storage_.size()) {
+    try {
+      storage_.resize(total + kAlignment);
+    } catch (const std::bad_alloc&) {
+      return MakeError(ErrorCode::kResourceExhausted,
+                       "no memory for a KV chunk of " + std::to_string(total) + " bytes");
+    }
+  }
+  if (&geometry_ != &geometry) geometry_ = geometry;
+  tokens_ = tokens;
+  layers_.assign(layers.begin(), layers.end());
+  offsets_ = std::move(offsets);
+  used_bytes_ = total;
+  return {};
+}
+
+Status KvBuffer::Resize(const KvGeometry& geometry, TokenRange tokens, std::uint32_t total_tokens) {
+  std::vector<LayerTokens> layers;
+  layers.reserve(geometry.layers.size());
+  for (std::uint32_t i = 0; i < geometry.layers.size(); ++i) {
+    layers.push_back({i, TokensHeld(geometry.layers[i], tokens, total_tokens)});
+  }
+  return Resize(geometry, tokens, layers);
+}
+
+template <typename Byte>
+BasicKvView<Byte> KvBuffer::MakeView(Byte* base) const {
+  const auto address = reinterpret_cast<std::uintptr_t>(base);
+  base += (kAlignment - address % kAlignment) % kAlignment;
+  BasicKvView<Byte> view;
+  view.geometry = &geometry_;
+  view.tokens = tokens_;
+  view.layers.reserve(layers_.size());
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    const auto& layer = geometry_.layers[layers_[i].layer];
+    const auto plane = [&](std::uint64_t offset, std::uint32_t dim) {
+      BasicPlaneView<Byte> result;
+      result.data = base + offset;
+      result.dtype = geometry_.dtype;
+      result.tokens = layers_[i].tokens.size();
+      result.heads = layer.kv_heads;
+      result.dim = dim;
+      result.head_stride = dim;
+      result.token_stride = std::int64_t{layer.kv_heads} * dim;
+      return result;
+    };
+    BasicLayerView<Byte> entry;
+    entry.layer = layers_[i].layer;
+    entry.tokens = layers_[i].tokens;
+    entry.k = plane(offsets_[2 * i], layer.k_dim);
+    if (!layer.single_plane()) entry.v = plane(offsets_[2 * i + 1], layer.v_dim);
+    view.layers.push_back(entry);
+  }
+  return view;
+}
+
+KvView KvBuffer::view() { return MakeView<std::byte>(storage_.data()); }
+
+ConstKvView KvBuffer::view() const { return MakeView<const std::byte>(storage_.data()); }
+
+}  // namespace kvserve

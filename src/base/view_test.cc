@@ -1,0 +1,51 @@
+#include "kvserve/view.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace kvserve {
+namespace {
+
+using ::testing::HasSubstr;
+
+const KvGeometry kGeometry{DType::kFloat16, {{2, 64, 64}, {1, 576, 0}, {2, 96, 80, 16}}};
+
+TEST(KvBuffer, LaysOutAlignedPlanes) {
+  KvBuffer buffer;
+  ASSERT_TRUE(buffer.Resize(kGeometry, {0, 40}, 40));
+  const auto view = buffer.view();
+  ASSERT_TRUE(CheckView(std::as_const(buffer).view()));
+  ASSERT_EQ(view.layers.size(), 3U);
+  EXPECT_EQ(view.layers[1].v.data, nullptr);
+  EXPECT_EQ(view.layers[2].tokens, (TokenRange{24, 40}));
+  for (const auto& layer : view.layers) {
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(layer.k.data) % 64, 0U);
+    EXPECT_TRUE(layer.k.contiguous());
+  }
+  EXPECT_EQ(RawBytes(std::as_const(buffer).view()), 2U * (40 * 256 + 40 * 576 + 16 * 2 * 176));
+}
+
+TEST(KvBuffer, RefusesMoreThanTheCap) {
+  KvBuffer buffer;
+  const KvBuffer::LayerTokens layers[] = {{0, {0, 1000}}};
+  EXPECT_EQ(buffer.Resize(kGeometry, {0, 1000}, layers, 1024).error().code,
+            ErrorCode::kResourceExhausted);
+  EXPECT_EQ(buffer.bytes(), 0U);
+}
+
+TEST(CheckView, NamesTheFaultyPlane) {
+  KvBuffer buffer;
+  ASSERT_TRUE(buffer.Resize(kGeometry, {0, 4}, 4));
+  auto view = std::as_const(buffer).view();
+  view.layers[0].v.dim = 63;
+  EXPECT_THAT(CheckView(view).error().message, HasSubstr("layer 0 V: shape [4, 2, 63]"));
+  view = std::as_const(buffer).view();
+  view.layers[2].k.dtype = DType::kBFloat16;
+  EXPECT_THAT(CheckView(view).error().message, HasSubstr("layer 2 K: dtype bfloat16"));
+  view = std::as_const(buffer).view();
+  std::swap(view.layers[0], view.layers[1]);
+  EXPECT_THAT(CheckView(view).error().message, HasSubstr("out of order"));
+}
+
+}  // namespace
+}  // namespace kvserve

@@ -1,0 +1,74 @@
+// What KVServe needs of a model runtime: tokens in, KV chunks out and in, logits.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kvserve/error.h"
+#include "kvserve/geometry.h"
+#include "kvserve/view.h"
+
+namespace kvserve {
+
+using Token = std::int32_t;
+using SequenceId = std::int32_t;
+
+struct ModelInfo {
+  std::string name;          // for /v1/models
+  std::string architecture;  // "llama", "gemma3", ...
+  Fingerprint fingerprint;   // of the weights and of the cache dtype
+  KvGeometry geometry;
+  std::uint32_t context_tokens = 0;  // per sequence
+  std::uint32_t vocabulary = 0;
+};
+
+struct ChatMessage {
+  std::string role;
+  std::string content;
+};
+
+// One model with several sequences in one cache. Not thread-safe: one thread at a time. Every error
+// leaves other sequences untouched.
+class Engine {
+ public:
+  virtual ~Engine() = default;
+  [[nodiscard]] virtual const ModelInfo& info() const = 0;
+
+  // ---- text; these four are safe beside the engine thread ----
+  [[nodiscard]] virtual Result<std::vector<Token>> Tokenize(std::string_view text, bool add_special,
+                                                            bool parse_special) const = 0;
+  [[nodiscard]] virtual std::string TokenText(Token token) const = 0;  // may be part of a UTF-8 char
+  [[nodiscard]] virtual Result<std::string> ChatPrompt(std::span<const ChatMessage> messages) const = 0;
+  [[nodiscard]] virtual bool EndsGeneration(Token token) const = 0;
+
+  // ---- sequences ----
+  [[nodiscard]] virtual Result<SequenceId> OpenSequence() = 0;  // kResourceExhausted when all are used
+  virtual void CloseSequence(SequenceId sequence) = 0;          // frees its cells
+
+  // Evaluates one chunk of the prompt at positions first .. first + tokens.size(). Chunk borders
+  // change the arithmetic: two runs agree bit for bit only with equal borders.
+  [[nodiscard]] virtual Status Prefill(SequenceId sequence, std::span<const Token> tokens,
+                                       std::uint32_t first_position) = 0;
+  // Evaluates one token; logits [vocabulary], valid until the next call on the engine.
+  [[nodiscard]] virtual Result<std::span<const float>> Decode(SequenceId sequence, Token token,
+                                                              std::uint32_t position) = 0;
+  // Evaluates several tokens in one batch and returns logits [token, vocabulary] (evaluation only).
+  [[nodiscard]] virtual Result<std::vector<float>> Score(SequenceId sequence,
+                                                         std::span<const Token> tokens,
+                                                         std::uint32_t first_position) = 0;
+
+  // ---- KV ----
+  // Copies the KV of `tokens` to `out` (resized): all layers; a window layer gives only those of its
+  // last window_tokens before `total_tokens`, the length the request will have. kBadInput when the
+  // cache no longer holds a token that is asked for.
+  [[nodiscard]] virtual Status Capture(SequenceId sequence, TokenRange tokens,
+                                       std::uint32_t total_tokens, KvBuffer& out) = 0;
+  // Adds the chunk's tokens to the sequence. kMismatch when geometry or dtype differ.
+  [[nodiscard]] virtual Status Inject(SequenceId sequence, const ConstKvView& chunk) = 0;
+};
+
+}  // namespace kvserve

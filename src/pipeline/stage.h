@@ -1,0 +1,218 @@
+// What a stage is: its description for the stage table, what it sees, and one interface per kind.
+//
+// A frame is coded plane by plane in coding order (K0, V0, K1, V1, ...; one plane per single-plane
+// layer). Encoding one plane: transforms forward, then the quantizer; if a transform asks for
+// feedback, the plane is decoded again at once, so that later planes are predicted from what the
+// receiver will have. The codec then sees the symbols of all planes together. Decoding runs in three
+// steps: every quantizer header (shapes, token classes), all symbols by the codec, then plane by
+// plane dequantizer and inverse transforms. ARCHITECTURE.md works the hardest known codec through it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/byte_io.h"
+#include "kvserve/error.h"
+#include "kvserve/geometry.h"
+#include "kvserve/profile.h"
+#include "kvserve/view.h"
+
+namespace kvserve {
+
+class CalibrationArtefact;  // src/library; frames name it by checksum
+
+// ---- description -------------------------------------------------------------------------------
+
+enum class ParameterType : std::uint8_t { kInteger, kReal, kBoolean, kChoice };
+
+// One parameter of a stage. `id` is pinned. A per-plane parameter is written as two values, K with
+// `id` and V with `id + 1`; in the short form `levels=8` sets both and `k_levels=16` one.
+struct ParameterInfo {
+  std::uint8_t id = 0;
+  std::string_view name;
+  ParameterType type = ParameterType::kInteger;
+  double low = 0.0;
+  double high = 0.0;
+  double default_k = 0.0;  // the only default unless per_plane
+  double default_v = 0.0;
+  bool per_plane = false;
+  std::string_view unit;
+  std::string_view help;
+  std::span<const std::string_view> choices;  // kChoice: the value is an index into it
+};
+
+// What a quantizer reads and writes: real coefficients, or the cache's own elements bit for bit.
+enum class QuantizerDomain : std::uint8_t { kReal, kNative };
+
+struct StageInfo {
+  std::uint16_t id = 0;  // never reused; 0 is invalid
+  std::string_view name;
+  std::uint8_t version = 1;
+  StageKind kind = StageKind::kTransform;
+  bool lossless = false;  // a chain is bit-exact when every stage is
+  bool host = true;       // devices
+  bool cuda = false;
+  std::span<const ParameterInfo> parameters;
+  std::string_view summary;
+  QuantizerDomain domain = QuantizerDomain::kReal;  // quantizers only
+};
+
+// Parameter values of one stage instance, complete and within range.
+class Settings {
+ public:
+  Settings() = default;
+  Settings(const StageInfo& info, std::vector<ParameterValue> values)
+      : info_(&info), values_(std::move(values)) {}
+  // Value of the parameter with this id (a per-plane one: `id` for K, the next for V).
+  [[nodiscard]] double value(std::uint8_t id) const;
+  [[nodiscard]] double value(std::uint8_t id, PlaneKind plane) const;
+  [[nodiscard]] std::uint32_t integer(std::uint8_t id) const;
+  [[nodiscard]] std::uint32_t integer(std::uint8_t id, PlaneKind plane) const;
+  [[nodiscard]] const std::vector<ParameterValue>& values() const { return values_; }
+
+ private:
+  const StageInfo* info_ = nullptr;
+  std::vector<ParameterValue> values_;
+};
+
+// ---- what stages see ---------------------------------------------------------------------------
+
+// Real coefficients of one plane, [token, head, dim] contiguous float32, owned by the pipeline.
+// Columns (heads * dim) may be mixed freely by a transform.
+template <typename T>
+struct BasicRealPlane {
+  T* data = nullptr;
+  std::uint32_t tokens = 0;
+  std::uint32_t heads = 0;
+  std::uint32_t dim = 0;
+  [[nodiscard]] std::uint32_t columns() const { return heads * dim; }
+  [[nodiscard]] std::size_t values() const { return std::size_t{tokens} * heads * dim; }
+  [[nodiscard]] std::span<T> span() const { return {data, values()}; }
+};
+using RealPlane = BasicRealPlane<float>;
+using ConstRealPlane = BasicRealPlane<const float>;
+
+// Facts about the frame that both sides know before any plane is coded.
+struct FrameContext {
+  const KvGeometry* geometry = nullptr;
+  TokenRange tokens;                // of the request; RoPE position = token index
+  std::uint32_t prompt_tokens = 0;  // 0: the sender did not know
+  const CalibrationArtefact* artefact = nullptr;
+  Device device = Device::kHost;
+  Stream stream;
+};
+
+// A plane that is already decoded, at the domain of the transform that asked for feedback.
+struct DecodedPlane {
+  std::uint32_t layer = 0;
+  PlaneKind kind = PlaneKind::kKey;
+  TokenRange tokens;
+  ConstRealPlane values;
+};
+
+// Facts about the plane in hand.
+struct PlaneContext {
+  const FrameContext* frame = nullptr;
+  std::uint32_t layer = 0;
+  PlaneKind kind = PlaneKind::kKey;
+  TokenRange tokens;                        // that this layer holds, absolute
+  std::span<const float> token_weights;     // [token], encoder only; empty: all tokens equal
+  std::span<const DecodedPlane> decoded;    // earlier planes in coding order; feedback transforms only
+};
+
+// Symbols of one plane, [token, column] row-major. The quantizer fixes shape and alphabet; storage
+// is the pipeline's. `token_classes` is side information that a codec may use as context.
+struct SymbolPlane {
+  std::uint32_t layer = 0;
+  PlaneKind kind = PlaneKind::kKey;
+  std::uint32_t tokens = 0;
+  std::uint32_t columns = 0;
+  std::uint32_t alphabet = 256;  // 1..256; symbols are below it
+  std::span<std::uint8_t> symbols;
+  std::vector<std::uint8_t> token_classes;  // [token] or empty
+  [[nodiscard]] std::size_t count() const { return std::size_t{tokens} * columns; }
+};
+
+// ---- kinds -------------------------------------------------------------------------------------
+// Stages are immutable after creation and used by many threads at once. `side` bytes of a plane are
+// written and read in chain order; a reader must consume exactly what was written.
+
+// Encoder only: looks at the whole raw chunk and weighs its tokens.
+class Selector {
+ public:
+  virtual ~Selector() = default;
+  // weights[p] is [token] of plane p in coding order, sized and set to 1 by the caller.
+  [[nodiscard]] virtual Status Weigh(const FrameContext& frame, const ConstKvView& view,
+                                     std::span<std::vector<float>> weights) const = 0;
+};
+
+class Transform {
+ public:
+  virtual ~Transform() = default;
+  [[nodiscard]] virtual Status Forward(const PlaneContext& plane, RealPlane values,
+                                       ByteWriter& side) const = 0;
+  [[nodiscard]] virtual Status Inverse(const PlaneContext& plane, RealPlane values,
+                                       ByteReader& side) const = 0;
+  // True: PlaneContext::decoded holds the earlier planes at this transform's input domain.
+  [[nodiscard]] virtual bool needs_feedback() const { return false; }
+};
+
+class Quantizer {
+ public:
+  virtual ~Quantizer() = default;
+  // Sets columns and alphabet of `symbols` for a plane of this dtype and shape (layer, kind and
+  // tokens are set). Called by encoder and decoder before storage is given; must not read data.
+  [[nodiscard]] virtual Status Plan(const PlaneContext& plane, DType dtype, std::uint32_t heads,
+                                    std::uint32_t dim, SymbolPlane& symbols) const = 0;
+
+  // Real domain. Values are finite.
+  [[nodiscard]] virtual Status Quantize(const PlaneContext& plane, ConstRealPlane values,
+                                        SymbolPlane& symbols, ByteWriter& side) const;
+  // Codes symbols.token_classes into a section of its own, since parsing of the symbols may depend on
+  // them: classes of all planes are read, in coding order, before the codec runs. Default: no classes.
+  [[nodiscard]] virtual Status WriteClasses(const PlaneContext& plane, const SymbolPlane& symbols,
+                                            ByteWriter& classes) const;
+  [[nodiscard]] virtual Status ReadClasses(const PlaneContext& plane, SymbolPlane& symbols,
+                                           ByteReader& classes) const;
+  [[nodiscard]] virtual Status Dequantize(const PlaneContext& plane, const SymbolPlane& symbols,
+                                          ByteReader& side, RealPlane values) const;
+
+  // Native domain: bit-exact on the cache's elements.
+  [[nodiscard]] virtual Status QuantizeNative(const PlaneContext& plane, const ConstPlaneView& values,
+                                              SymbolPlane& symbols, ByteWriter& side) const;
+  [[nodiscard]] virtual Status DequantizeNative(const PlaneContext& plane, const SymbolPlane& symbols,
+                                                ByteReader& side, const PlaneView& values) const;
+};
+
+// Codes the symbols of all planes of a frame into one stream, so that stream state and tables are
+// shared by many layers. Decode gets planes with shapes, alphabets and classes set and fills their
+// symbols; it must reject any symbol outside the alphabet and any byte left over.
+class Codec {
+ public:
+  virtual ~Codec() = default;
+  [[nodiscard]] virtual Status Encode(const FrameContext& frame, std::span<const SymbolPlane> planes,
+                                      ByteWriter& out) const = 0;
+  [[nodiscard]] virtual Status Decode(const FrameContext& frame, ByteReader& in,
+                                      std::span<SymbolPlane> planes) const = 0;
+  // Upper bound of Encode's bytes for these shapes.
+  [[nodiscard]] virtual std::uint64_t MaxEncodedBytes(std::span<const SymbolPlane> planes) const = 0;
+};
+
+// ---- table -------------------------------------------------------------------------------------
+
+// One row of the stage table: a description and the factory of its kind (the other three are null).
+struct StageEntry {
+  const StageInfo* info = nullptr;
+  Result<std::unique_ptr<Selector>> (*make_selector)(const Settings&) = nullptr;
+  Result<std::unique_ptr<Transform>> (*make_transform)(const Settings&) = nullptr;
+  Result<std::unique_ptr<Quantizer>> (*make_quantizer)(const Settings&) = nullptr;
+  Result<std::unique_ptr<Codec>> (*make_codec)(const Settings&) = nullptr;
+};
+
+// All stages of a build, passed in by the caller: the pipeline knows none by name.
+using StageTable = std::span<const StageEntry>;
+
+}  // namespace kvserve
