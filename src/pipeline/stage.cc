@@ -1,0 +1,62 @@
+#include "pipeline/stage.h"
+
+namespace kvserve {
+namespace {
+
+tl::unexpected<Error> NotImplemented(const char* what) {
+  return MakeError(ErrorCode::kInternal, std::string("quantizer does not implement ") + what);
+}
+
+}  // namespace
+
+double Settings::value(std::uint8_t id) const {
+  for (const ParameterValue& parameter : values_) {
+    if (parameter.id == id) return parameter.value;
+  }
+  return 0.0;
+}
+
+double Settings::value(std::uint8_t id, PlaneKind plane) const {
+  return value(static_cast<std::uint8_t>(id + (plane == PlaneKind::kValue ? 1 : 0)));
+}
+
+std::uint32_t Settings::integer(std::uint8_t id) const {
+  return static_cast<std::uint32_t>(value(id));
+}
+
+std::uint32_t Settings::integer(std::uint8_t id, PlaneKind plane) const {
+  return static_cast<std::uint32_t>(value(id, plane));
+}
+
+Status Quantizer::Quantize(const PlaneContext& /*plane*/, ConstRealPlane /*values*/,
+                           SymbolPlane& /*symbols*/, ByteWriter& /*side*/) const {
+  return NotImplemented("Quantize");
+}
+
+Status Quantizer::WriteClasses(const PlaneContext& /*plane*/, const SymbolPlane& symbols,
+                               ByteWriter& /*classes*/) const {
+  if (!symbols.token_classes.empty()) return NotImplemented("WriteClasses");
+  return {};
+}
+
+Status Quantizer::ReadClasses(const PlaneContext& /*plane*/, SymbolPlane& /*symbols*/,
+                              ByteReader& /*classes*/) const {
+  return {};
+}
+
+Status Quantizer::Dequantize(const PlaneContext& /*plane*/, const SymbolPlane& /*symbols*/,
+                             ByteReader& /*side*/, RealPlane /*values*/) const {
+  return NotImplemented("Dequantize");
+}
+
+Status Quantizer::QuantizeNative(const PlaneContext& /*plane*/, const ConstPlaneView& /*values*/,
+                                 SymbolPlane& /*symbols*/, ByteWriter& /*side*/) const {
+  return NotImplemented("QuantizeNative");
+}
+
+Status Quantizer::DequantizeNative(const PlaneContext& /*plane*/, const SymbolPlane& /*symbols*/,
+                                   ByteReader& /*side*/, const PlaneView& /*values*/) const {
+  return NotImplemented("DequantizeNative");
+}
+
+}  // namespace kvserve
