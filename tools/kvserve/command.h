@@ -11,8 +11,9 @@
 
 namespace kvserve::tool {
 
-// What main() runs after parsing: the chosen subcommand's body. Usage faults that CLI11 does not see
-// are Errors with kInvalidArgument; main() prints any Error as one line and exits by ExitStatus.
+// What main() runs after parsing: the chosen subcommand's body. Usage faults that CLI11 does not
+// see are Errors with kInvalidArgument; main() prints any Error as one line and exits by
+// ExitStatus.
 struct Invocation {
   std::function<Status()> run;
   std::vector<std::string> argv;

@@ -1,0 +1,57 @@
+#include "machine.h"
+
+#include <hwy/targets.h>
+#include <sched.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+
+namespace kvserve::tool {
+namespace {
+
+// Value of the first "key : value" line of a file of the proc file system.
+std::string ProcValue(const std::filesystem::path& path, const std::string& key) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    const auto colon = line.find(':');
+    if (line.compare(0, key.size(), key) != 0 || colon == std::string::npos) continue;
+    const auto value = line.find_first_not_of(" \t", colon + 1);
+    if (value != std::string::npos) return line.substr(value);
+  }
+  return {};
+}
+
+std::string FirstGpu() {
+  std::error_code error;
+  const std::filesystem::directory_iterator gpus("/proc/driver/nvidia/gpus", error);
+  if (error || gpus == std::filesystem::directory_iterator()) return {};
+  return ProcValue(gpus->path() / "information", "Model");
+}
+
+std::string WidestIsa() {
+#ifdef HWY_COMPILE_ONLY_SCALAR
+  return "scalar";
+#else
+  const auto targets = static_cast<std::uint64_t>(hwy::SupportedTargets());
+  const std::uint64_t best = targets & (~targets + 1);  // targets are ordered, best lowest
+  return hwy::TargetName(static_cast<std::int64_t>(best));
+#endif
+}
+
+}  // namespace
+
+Machine DescribeMachine() {
+  Machine machine;
+  machine.cpu = ProcValue("/proc/cpuinfo", "model name");
+  if (machine.cpu.empty()) machine.cpu = "unknown";
+  machine.isa = WidestIsa();
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof(set), &set) == 0) {
+    machine.cores = static_cast<unsigned>(CPU_COUNT(&set));
+  }
+  machine.gpu = FirstGpu();
+  return machine;
+}
+
+}  // namespace kvserve::tool
