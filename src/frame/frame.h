@@ -20,7 +20,7 @@ inline constexpr std::uint64_t kKnownFeatures = 0;  // feature bits this build u
 // Kind of a section; values are on the wire. An unknown kind is refused.
 enum class SectionKind : std::uint8_t {
   kClasses = 1,  // token classes of all planes, coding order
-  kSide = 2,     // per plane: transform side bytes in chain order, then the quantizer's
+  kSide = 2,     // varint bytes of each plane, then each plane's: quantizer's, transforms' from the last
   kSymbols = 3,  // the codec's stream over all planes
 };
 [[nodiscard]] std::string_view SectionName(SectionKind kind);

@@ -33,14 +33,16 @@ Status Quantizer::Quantize(const PlaneContext& /*plane*/, ConstRealPlane /*value
   return NotImplemented("Quantize");
 }
 
-Status Quantizer::WriteClasses(const PlaneContext& /*plane*/, const SymbolPlane& symbols,
-                               ByteWriter& /*classes*/) const {
-  if (!symbols.token_classes.empty()) return NotImplemented("WriteClasses");
+Status Quantizer::WriteClasses(const FrameContext& /*frame*/, std::span<const SymbolPlane> planes,
+                               ByteWriter& /*out*/) const {
+  for (const SymbolPlane& plane : planes) {
+    if (!plane.token_classes.empty()) return NotImplemented("WriteClasses");
+  }
   return {};
 }
 
-Status Quantizer::ReadClasses(const PlaneContext& /*plane*/, SymbolPlane& /*symbols*/,
-                              ByteReader& /*classes*/) const {
+Status Quantizer::ReadClasses(const FrameContext& /*frame*/, std::span<SymbolPlane> /*planes*/,
+                              ByteReader& /*in*/) const {
   return {};
 }
 

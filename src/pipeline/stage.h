@@ -3,9 +3,10 @@
 // A frame is coded plane by plane in coding order (K0, V0, K1, V1, ...; one plane per single-plane
 // layer). Encoding one plane: transforms forward, then the quantizer; if a transform asks for
 // feedback, the plane is decoded again at once, so that later planes are predicted from what the
-// receiver will have. The codec then sees the symbols of all planes together. Decoding runs in three
-// steps: every quantizer header (shapes, token classes), all symbols by the codec, then plane by
-// plane dequantizer and inverse transforms. ARCHITECTURE.md works the hardest known codec through it.
+// receiver will have. The quantizer then codes the token classes of all planes, and the codec their
+// symbols. Decoding runs in three steps: token classes of all planes, all symbols by the codec, then
+// plane by plane dequantizer and inverse transforms. Planes without tokens are in every list but are
+// never given to a transform or quantizer. ARCHITECTURE.md works the hardest known codec through it.
 #pragma once
 
 #include <cstdint>
@@ -137,16 +138,27 @@ struct SymbolPlane {
 };
 
 // ---- kinds -------------------------------------------------------------------------------------
-// Stages are immutable after creation and used by many threads at once. `side` bytes of a plane are
-// written and read in chain order; a reader must consume exactly what was written.
+// Stages are immutable after creation and used by many threads at once. Each stage appends to `side`
+// what its inverse needs; the side bytes of a plane lie in decoding order (the quantizer's, then the
+// transforms' from last to first), and a reader must consume exactly what was written.
+
+// What a selector remembers from the earlier frames of a request (attention mass of keys already
+// sent); encoder only, one thread at a time.
+class SelectorMemory {
+ public:
+  virtual ~SelectorMemory() = default;
+};
 
 // Encoder only: looks at the whole raw chunk and weighs its tokens.
 class Selector {
  public:
   virtual ~Selector() = default;
-  // weights[p] is [token] of plane p in coding order, sized and set to 1 by the caller.
+  // weights[p] is [token] of plane p in coding order; set to 1 by the caller, then changed by each
+  // selector of the chain in turn. `memory` is what NewMemory gave, or null for a frame on its own.
   [[nodiscard]] virtual Status Weigh(const FrameContext& frame, const ConstKvView& view,
+                                     SelectorMemory* memory,
                                      std::span<std::vector<float>> weights) const = 0;
+  [[nodiscard]] virtual std::unique_ptr<SelectorMemory> NewMemory() const { return nullptr; }
 };
 
 class Transform {
@@ -171,12 +183,14 @@ class Quantizer {
   // Real domain. Values are finite.
   [[nodiscard]] virtual Status Quantize(const PlaneContext& plane, ConstRealPlane values,
                                         SymbolPlane& symbols, ByteWriter& side) const;
-  // Codes symbols.token_classes into a section of its own, since parsing of the symbols may depend on
-  // them: classes of all planes are read, in coding order, before the codec runs. Default: no classes.
-  [[nodiscard]] virtual Status WriteClasses(const PlaneContext& plane, const SymbolPlane& symbols,
-                                            ByteWriter& classes) const;
-  [[nodiscard]] virtual Status ReadClasses(const PlaneContext& plane, SymbolPlane& symbols,
-                                           ByteReader& classes) const;
+  // Codes the token classes of all planes into a section of its own, since parsing of the symbols
+  // may depend on them; classes of a plane may be coded given those of earlier planes. A reader
+  // consumes exactly what was written. Default: no classes, no bytes.
+  [[nodiscard]] virtual Status WriteClasses(const FrameContext& frame,
+                                            std::span<const SymbolPlane> planes,
+                                            ByteWriter& out) const;
+  [[nodiscard]] virtual Status ReadClasses(const FrameContext& frame, std::span<SymbolPlane> planes,
+                                           ByteReader& in) const;
   [[nodiscard]] virtual Status Dequantize(const PlaneContext& plane, const SymbolPlane& symbols,
                                           ByteReader& side, RealPlane values) const;
 
