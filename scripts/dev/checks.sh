@@ -1,0 +1,46 @@
+# Sourced by ./dev: tests, sanitizers, fuzzing and style.
+
+run_tests() {
+  local preset=$1
+  shift
+  step "tests $preset" ctest --preset "$preset" --progress "$@"
+}
+
+# GCC 12's thread sanitizer needs the classic address layout; without the right to ask for it the
+# tests run as they are.
+without_aslr() {
+  if setarch "$(uname -m)" -R true 2>/dev/null; then
+    setarch "$(uname -m)" -R "$@"
+  else
+    "$@"
+  fi
+}
+
+fuzz_all() {
+  local seconds=$1 target name
+  shopt -s nullglob
+  local targets=(build/fuzz/bin/*_fuzzer)
+  if ((${#targets[@]} == 0)); then die 'no fuzz targets were built'; fi
+  for target in "${targets[@]}"; do
+    name=$(basename "$target")
+    mkdir -p "build/fuzz/corpus/$name" "build/fuzz/findings"
+    local corpora=("build/fuzz/corpus/$name")
+    if [[ -d fuzz/corpus/$name ]]; then corpora+=("fuzz/corpus/$name"); fi
+    step "fuzz $name for $seconds s" quietly "fuzz-$name" "$target" -max_total_time="$seconds" \
+      -rss_limit_mb=2048 -timeout=20 -print_final_stats=1 \
+      -artifact_prefix="build/fuzz/findings/$name-" "${corpora[@]}"
+    grep -E 'stat::|DONE' "$LOGS/fuzz-$name.log" || true
+  done
+}
+
+sources() { git ls-files --cached --others --exclude-standard -- '*.cc' '*.h' '*.cu'; }
+
+check_format() { sources | xargs -r clang-format-14 --dry-run --Werror; }
+
+lint_all() {
+  step 'include law: self-test' "$BASE_PYTHON" scripts/include_law.py --self-test
+  step 'include law' "$BASE_PYTHON" scripts/include_law.py
+  step 'file lengths' "$BASE_PYTHON" scripts/file_lengths.py
+  step 'clang-format' check_format
+  step 'clang-tidy' "$BASE_PYTHON" scripts/tidy.py build/release
+}
