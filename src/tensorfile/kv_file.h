@@ -56,6 +56,7 @@ class KvFileReader {
 
   SafetensorsReader file_;
   KvFileInfo info_;
+  std::vector<TensorInfo> planes_;  // [2 * layer + plane]; without name where there is no V
 };
 
 // Takes chunks in any order; nothing is buffered. Commit fails with kInvalidArgument unless as many
@@ -74,7 +75,8 @@ class KvFileWriter {
 
   SafetensorsWriter file_;
   KvFileInfo info_;
-  std::uint64_t missing_rows_ = 0;  // token rows over all layers, not yet written
+  std::vector<std::size_t> first_tensor_;  // [layer], index of the K tensor; V follows
+  std::uint64_t missing_rows_ = 0;         // token rows over all layers, not yet written
 };
 
 // Writes a whole chunk to a file in one call.

@@ -23,6 +23,8 @@ class OutputFile {
 
   [[nodiscard]] Status Append(std::span<const std::byte> bytes);
   [[nodiscard]] Status WriteAt(std::uint64_t offset, std::span<const std::byte> bytes);
+  // Grows the file with zeros up to `bytes`.
+  [[nodiscard]] Status SetSize(std::uint64_t bytes);
   [[nodiscard]] Status Commit();
 
  private:
