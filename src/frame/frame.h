@@ -20,7 +20,7 @@ inline constexpr std::uint64_t kKnownFeatures = 0;  // feature bits this build u
 // Kind of a section; values are on the wire. An unknown kind is refused.
 enum class SectionKind : std::uint8_t {
   kClasses = 1,  // token classes of all planes, coding order
-  kSide = 2,     // varint bytes of each plane, then each plane's: quantizer's, transforms' from the last
+  kSide = 2,     // varint bytes of each plane, then each plane's own (see src/pipeline)
   kSymbols = 3,  // the codec's stream over all planes
 };
 [[nodiscard]] std::string_view SectionName(SectionKind kind);
@@ -41,9 +41,9 @@ struct FrameHeader {
   std::uint32_t prompt_tokens = 0;  // 0: not known to the encoder
   Fingerprint model;
   Fingerprint key;
-  Fingerprint artefact;              // calibration artefact; all zero: none
-  std::vector<FrameLayer> layers;    // ascending
-  std::vector<StageSpec> stages;     // chain order, every parameter
+  Fingerprint artefact;            // calibration artefact; all zero: none
+  std::vector<FrameLayer> layers;  // ascending
+  std::vector<StageSpec> stages;   // chain order, every parameter
   friend bool operator==(const FrameHeader&, const FrameHeader&) = default;
 };
 
@@ -60,7 +60,9 @@ struct FrameView {
   std::size_t frame_bytes = 0;  // length of this frame; the next one of a file starts there
 };
 
-// Appends one frame to `out`. kInvalidArgument when a field is outside what the format can say.
+// Appends one frame to `out`, which no section may point into; nothing is appended on an error.
+// Sections come in ascending kind, each kind at most once; one that is left out is empty.
+// kInvalidArgument when a field is outside what the format can say.
 [[nodiscard]] Status WriteFrame(const FrameHeader& header, std::span<const Section> sections,
                                 std::vector<std::byte>& out);
 

@@ -1,0 +1,56 @@
+// Positions and limits of the wire form that writer and reader share; docs/FORMAT.md explains them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "frame/frame.h"
+#include "kvserve/error.h"
+
+namespace kvserve {
+
+// Fixed prefix. Magic and version keep their place in every version to come.
+inline constexpr std::string_view kFrameMagic = "KVSF";
+inline constexpr std::size_t kVersionOffset = 4;      // u16
+inline constexpr std::size_t kHeaderBytesOffset = 6;  // u32, prefix included
+inline constexpr std::size_t kFeaturesOffset = 10;    // u64
+inline constexpr std::size_t kFrameBytesOffset = 18;  // u64
+inline constexpr std::size_t kChecksumOffset = 26;    // u64, zero while the header is hashed
+inline constexpr std::size_t kPrefixBytes = 34;
+
+inline constexpr std::uint8_t kFlagArtefact = 1;  // an artefact fingerprint follows the key's
+
+inline constexpr std::uint32_t kMaxHeaderBytes = 1U << 20;
+inline constexpr std::uint32_t kMaxShapes = 1024;  // distinct layer shapes of one frame
+inline constexpr std::uint32_t kMaxStages = 32;
+inline constexpr std::uint64_t kMaxFrameRawBytes = std::uint64_t{1} << 48;
+inline constexpr double kMaxParameter = 9007199254740992.0;  // 2^53
+
+struct SectionEntry {
+  SectionKind kind = SectionKind::kSymbols;
+  std::uint64_t bytes = 0;
+  std::uint64_t checksum = 0;  // Hash64 of the section, seeded with its kind
+};
+
+// Everything a header claims that does not depend on how it is written: ranges, order, finiteness,
+// no overflow of the raw size. kInvalidArgument names field and value; kUnsupported for the dtype.
+[[nodiscard]] Status CheckHeader(const FrameHeader& header);
+
+// The whole header, prefix and section table included. There is one form for each header, and the
+// reader refuses any other. `header` must have passed CheckHeader. kInvalidArgument when it has
+// more shapes or bytes than the format allows.
+[[nodiscard]] Result<std::vector<std::byte>> EncodeHeader(const FrameHeader& header,
+                                                          std::span<const SectionEntry> sections);
+
+// Parses what follows the prefix; `body` ends where the header ends. kCorruptData names the field.
+struct HeaderBody {
+  FrameHeader header;
+  std::vector<SectionEntry> sections;
+};
+[[nodiscard]] Result<HeaderBody> DecodeHeaderBody(std::span<const std::byte> body,
+                                                  std::uint16_t version, std::uint64_t features);
+
+}  // namespace kvserve

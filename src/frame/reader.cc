@@ -1,0 +1,158 @@
+// Order of checks: magic, version, feature bits, lengths, header checksum, fields, section lengths,
+// section checksums. Version and features come before anything whose meaning depends on them.
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <string>
+
+#include "base/checked.h"
+#include "base/hash.h"
+#include "base/try.h"
+#include "frame/frame.h"
+#include "frame/layout.h"
+
+namespace kvserve {
+namespace {
+
+using Bytes = std::span<const std::byte>;
+
+struct Prefix {
+  std::uint16_t version = 0;
+  std::uint64_t features = 0;
+  std::size_t header_bytes = 0;
+  std::size_t frame_bytes = 0;
+};
+
+template <typename T>
+T At(Bytes bytes, std::size_t offset) {
+  T value;
+  std::memcpy(&value, bytes.data() + offset, sizeof(T));
+  return value;
+}
+
+Status Corrupt(const std::string& message) {
+  return MakeError(ErrorCode::kCorruptData, "frame: " + message);
+}
+
+Status CheckMagicAndVersion(Bytes bytes) {
+  const std::string_view start(reinterpret_cast<const char*>(bytes.data()),
+                               std::min(bytes.size(), kFrameMagic.size()));
+  if (!kFrameMagic.starts_with(start)) {
+    return Corrupt("does not start with the magic \"KVSF\"");
+  }
+  if (bytes.size() < kHeaderBytesOffset) {
+    return Corrupt("truncated at byte " + std::to_string(bytes.size()) + ", before its version");
+  }
+  const auto version = At<std::uint16_t>(bytes, kVersionOffset);
+  if (version != kFrameVersion) {
+    return MakeError(ErrorCode::kUnsupported, "frame version " + std::to_string(version) +
+                                                  " is not supported; this build reads version " +
+                                                  std::to_string(kFrameVersion));
+  }
+  return {};
+}
+
+Status CheckFeatures(Bytes bytes) {
+  if (bytes.size() < kPrefixBytes) {
+    return Corrupt("truncated at byte " + std::to_string(bytes.size()) + " of a prefix of " +
+                   std::to_string(kPrefixBytes));
+  }
+  const std::uint64_t unknown = At<std::uint64_t>(bytes, kFeaturesOffset) & ~kKnownFeatures;
+  if (unknown != 0) {
+    return MakeError(ErrorCode::kUnsupported, "frame feature bit " +
+                                                  std::to_string(std::countr_zero(unknown)) +
+                                                  " is not supported; this build knows the mask " +
+                                                  std::to_string(kKnownFeatures));
+  }
+  return {};
+}
+
+Result<Prefix> ReadPrefix(Bytes bytes) {
+  KVSERVE_TRY(CheckMagicAndVersion(bytes));
+  KVSERVE_TRY(CheckFeatures(bytes));
+  const auto header_bytes = At<std::uint32_t>(bytes, kHeaderBytesOffset);
+  const auto frame_bytes = At<std::uint64_t>(bytes, kFrameBytesOffset);
+  const auto corrupt = [](const std::string& message) -> Result<Prefix> {
+    return tl::unexpected(Corrupt(message).error());
+  };
+  if (header_bytes < kPrefixBytes || header_bytes > kMaxHeaderBytes) {
+    return corrupt("header_bytes " + std::to_string(header_bytes) + " is outside " +
+                   std::to_string(kPrefixBytes) + ".." + std::to_string(kMaxHeaderBytes));
+  }
+  if (frame_bytes < header_bytes) {
+    return corrupt("frame_bytes " + std::to_string(frame_bytes) + " is less than header_bytes " +
+                   std::to_string(header_bytes));
+  }
+  if (frame_bytes > bytes.size()) {
+    return corrupt("truncated: frame_bytes is " + std::to_string(frame_bytes) + ", " +
+                   std::to_string(bytes.size()) + " are there");
+  }
+  return Prefix{At<std::uint16_t>(bytes, kVersionOffset), At<std::uint64_t>(bytes, kFeaturesOffset),
+                header_bytes, static_cast<std::size_t>(frame_bytes)};
+}
+
+Status CheckHeaderChecksum(Bytes header) {
+  std::vector<std::byte> hashed(header.begin(), header.end());
+  std::memset(hashed.data() + kChecksumOffset, 0, sizeof(std::uint64_t));
+  if (Hash64(hashed) != At<std::uint64_t>(header, kChecksumOffset)) {
+    return Corrupt("header does not match its checksum");
+  }
+  return {};
+}
+
+// Anything that the writer would have written otherwise is refused: one header, one encoding.
+Status CheckCanonical(const HeaderBody& body, Bytes header) {
+  auto again = EncodeHeader(body.header, body.sections);
+  if (!again || !std::equal(again->begin(), again->end(), header.begin(), header.end())) {
+    return Corrupt("header is not in the canonical form, or its lengths disagree");
+  }
+  return {};
+}
+
+Status CheckSectionLengths(const HeaderBody& body, const Prefix& prefix) {
+  std::uint64_t total = prefix.header_bytes;
+  for (const auto& entry : body.sections) {
+    const auto sum = CheckedAdd(total, entry.bytes);
+    if (!sum || *sum > prefix.frame_bytes) {
+      return Corrupt("section " + std::string(SectionName(entry.kind)) + " of " +
+                     std::to_string(entry.bytes) + " bytes ends past frame_bytes " +
+                     std::to_string(prefix.frame_bytes));
+    }
+    total = *sum;
+  }
+  if (total != prefix.frame_bytes) {
+    return Corrupt("header and sections take " + std::to_string(total) + " bytes, frame_bytes is " +
+                   std::to_string(prefix.frame_bytes));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<FrameView> ReadFrame(std::span<const std::byte> bytes) {
+  KVSERVE_ASSIGN(const Prefix prefix, ReadPrefix(bytes));
+  const Bytes header = bytes.first(prefix.header_bytes);
+  KVSERVE_TRY(CheckHeaderChecksum(header));
+  KVSERVE_ASSIGN(auto body,
+                 DecodeHeaderBody(header.subspan(kPrefixBytes), prefix.version, prefix.features));
+  KVSERVE_TRY(CheckSectionLengths(body, prefix));
+  KVSERVE_TRY(CheckCanonical(body, header));
+  FrameView view;
+  view.frame_bytes = prefix.frame_bytes;
+  std::size_t offset = prefix.header_bytes;
+  for (const auto& entry : body.sections) {
+    const Bytes section = bytes.subspan(offset, entry.bytes);
+    offset += entry.bytes;
+    if (Hash64(section, static_cast<std::uint64_t>(entry.kind)) != entry.checksum) {
+      return tl::unexpected(Corrupt("section " + std::string(SectionName(entry.kind)) +
+                                    " does not match its checksum")
+                                .error());
+    }
+    view.sections.push_back({entry.kind, section});
+    view.section_checksums.push_back(entry.checksum);
+  }
+  view.header = std::move(body.header);
+  return view;
+}
+
+}  // namespace kvserve
