@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <string>
@@ -38,15 +39,14 @@ Error ReadError(const Bytes& bytes) {
 
 // A frame around `body` with true lengths and checksum, so that only the fields are wrong.
 Bytes Envelope(const Bytes& body, std::size_t section_bytes = 0) {
-  Bytes bytes(kPrefixBytes);
+  const std::size_t header_bytes = kPrefixBytes + body.size();
+  Bytes bytes(header_bytes + section_bytes);
   std::memcpy(bytes.data(), kFrameMagic.data(), kFrameMagic.size());
   Set(bytes, kVersionOffset, kFrameVersion);
-  Set(bytes, kHeaderBytesOffset, static_cast<std::uint32_t>(kPrefixBytes + body.size()));
-  Set(bytes, kFrameBytesOffset,
-      static_cast<std::uint64_t>(kPrefixBytes + body.size() + section_bytes));
-  bytes.insert(bytes.end(), body.begin(), body.end());
-  Set(bytes, kChecksumOffset, Hash64(bytes));
-  bytes.resize(bytes.size() + section_bytes);
+  Set(bytes, kHeaderBytesOffset, static_cast<std::uint32_t>(header_bytes));
+  Set(bytes, kFrameBytesOffset, static_cast<std::uint64_t>(bytes.size()));
+  std::ranges::copy(body, bytes.begin() + kPrefixBytes);
+  Set(bytes, kChecksumOffset, Hash64(std::span(bytes).first(header_bytes)));
   return bytes;
 }
 
