@@ -1,0 +1,37 @@
+// Walsh-Hadamard transform with random signs over the head dimension, any length: the vector is
+// split into parts of descending powers of two (80 = 64 + 16), each transformed on its own.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kvserve/geometry.h"
+
+namespace kvserve {
+
+// Sign masks [head, dim]: 0x80000000 where the value is negated, else 0. They depend on the
+// arguments alone; docs/FORMAT_STAGES.md states the hash.
+[[nodiscard]] std::vector<std::uint32_t> HadamardSigns(std::uint32_t seed, std::uint32_t layer,
+                                                       PlaneKind kind, std::uint32_t heads,
+                                                       std::uint32_t dim);
+
+// In place on `values` [row, head, dim] (whole rows; `signs` is [head, dim]): negates by sign, then
+// y = H (x / sqrt(n)) per part of n values, H in natural order. Orthonormal, so that Inverse undoes
+// Forward up to rounding (relative error of a vector below 2^-20). Intermediate values stay within
+// sqrt(n) times the largest input. Bit-identical on every instruction set: butterflies of stride
+// n/2, n/4 .. 1, scaling first, no fused operations. O(n log n).
+void HadamardForward(std::span<float> values, std::span<const std::uint32_t> signs,
+                     std::uint32_t dim);
+// The same with the signs applied last.
+void HadamardInverse(std::span<float> values, std::span<const std::uint32_t> signs,
+                     std::uint32_t dim);
+
+// Oracles.
+void HadamardForwardRef(std::span<float> values, std::span<const std::uint32_t> signs,
+                        std::uint32_t dim);
+void HadamardInverseRef(std::span<float> values, std::span<const std::uint32_t> signs,
+                        std::uint32_t dim);
+
+}  // namespace kvserve

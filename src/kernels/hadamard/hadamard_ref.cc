@@ -1,0 +1,78 @@
+#include <bit>
+#include <cmath>
+
+#include "kernels/hadamard/hadamard.h"
+
+namespace kvserve {
+namespace {
+
+void Butterflies(std::span<float> part) {
+  for (std::size_t stride = part.size() / 2; stride > 0; stride /= 2) {
+    for (std::size_t block = 0; block < part.size(); block += 2 * stride) {
+      for (std::size_t i = block; i < block + stride; ++i) {
+        const float a = part[i];
+        const float b = part[i + stride];
+        part[i] = a + b;
+        part[i + stride] = a - b;
+      }
+    }
+  }
+}
+
+void TransformParts(std::span<float> head) {
+  while (!head.empty()) {
+    const auto part = head.first(std::bit_floor(head.size()));
+    const auto scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(part.size())));
+    for (float& value : part) value *= scale;
+    Butterflies(part);
+    head = head.subspan(part.size());
+  }
+}
+
+void Negate(std::span<float> head, std::span<const std::uint32_t> signs) {
+  for (std::size_t i = 0; i < head.size(); ++i) {
+    head[i] = std::bit_cast<float>(std::bit_cast<std::uint32_t>(head[i]) ^ signs[i]);
+  }
+}
+
+// splitmix64's finaliser over a counter: well mixed, and three lines in any language.
+std::uint64_t Mix(std::uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9U;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBU;
+  return x ^ (x >> 31);
+}
+
+}  // namespace
+
+std::vector<std::uint32_t> HadamardSigns(std::uint32_t seed, std::uint32_t layer, PlaneKind kind,
+                                         std::uint32_t heads, std::uint32_t dim) {
+  std::vector<std::uint32_t> signs(std::size_t{heads} * dim);
+  for (std::uint32_t head = 0; head < heads; ++head) {
+    const std::uint64_t plane = (std::uint64_t{layer} << 1) | static_cast<std::uint64_t>(kind);
+    const std::uint64_t key = Mix(Mix((std::uint64_t{seed} << 32) | plane) + head);
+    for (std::uint32_t d = 0; d < dim; ++d) {
+      const std::uint64_t word = Mix(key + (d / 64 + 1) * 0x9E3779B97F4A7C15U);
+      signs[std::size_t{head} * dim + d] = static_cast<std::uint32_t>((word >> (d % 64)) & 1U)
+                                           << 31;
+    }
+  }
+  return signs;
+}
+
+void HadamardForwardRef(std::span<float> values, std::span<const std::uint32_t> signs,
+                        std::uint32_t dim) {
+  for (std::size_t at = 0; at < values.size(); at += dim) {
+    Negate(values.subspan(at, dim), signs.subspan(at % signs.size(), dim));
+    TransformParts(values.subspan(at, dim));
+  }
+}
+
+void HadamardInverseRef(std::span<float> values, std::span<const std::uint32_t> signs,
+                        std::uint32_t dim) {
+  for (std::size_t at = 0; at < values.size(); at += dim) {
+    TransformParts(values.subspan(at, dim));
+    Negate(values.subspan(at, dim), signs.subspan(at % signs.size(), dim));
+  }
+}
+
+}  // namespace kvserve
