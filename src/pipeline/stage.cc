@@ -1,5 +1,8 @@
 #include "pipeline/stage.h"
 
+#include <algorithm>
+#include <string>
+
 namespace kvserve {
 namespace {
 
@@ -17,7 +20,11 @@ double Settings::value(std::uint8_t id) const {
 }
 
 double Settings::value(std::uint8_t id, PlaneKind plane) const {
-  return value(static_cast<std::uint8_t>(id + (plane == PlaneKind::kValue ? 1 : 0)));
+  const auto parameter =
+      std::find_if(info_->parameters.begin(), info_->parameters.end(),
+                   [&](const ParameterInfo& candidate) { return candidate.id == id; });
+  const bool per_plane = parameter != info_->parameters.end() && parameter->per_plane;
+  return value(static_cast<std::uint8_t>(id + (per_plane && plane == PlaneKind::kValue ? 1 : 0)));
 }
 
 std::uint32_t Settings::integer(std::uint8_t id) const {

@@ -4,9 +4,10 @@
 // layer). Encoding one plane: transforms forward, then the quantizer; if a transform asks for
 // feedback, the plane is decoded again at once, so that later planes are predicted from what the
 // receiver will have. The quantizer then codes the token classes of all planes, and the codec their
-// symbols. Decoding runs in three steps: token classes of all planes, all symbols by the codec, then
-// plane by plane dequantizer and inverse transforms. Planes without tokens are in every list but are
-// never given to a transform or quantizer. ARCHITECTURE.md works the hardest known codec through it.
+// symbols. Decoding runs in three steps: token classes of all planes, all symbols by the codec,
+// then plane by plane dequantizer and inverse transforms. Planes without tokens are planned and are
+// in every list, but are never transformed or quantized. ARCHITECTURE.md works the hardest known
+// codec through these interfaces.
 #pragma once
 
 #include <cstdint>
@@ -67,7 +68,8 @@ class Settings {
   Settings() = default;
   Settings(const StageInfo& info, std::vector<ParameterValue> values)
       : info_(&info), values_(std::move(values)) {}
-  // Value of the parameter with this id (a per-plane one: `id` for K, the next for V).
+  // Value of the parameter with this id. With a plane: of a per-plane parameter the value for K or
+  // V, of any other its only value. 0 for an id that the schema lacks.
   [[nodiscard]] double value(std::uint8_t id) const;
   [[nodiscard]] double value(std::uint8_t id, PlaneKind plane) const;
   [[nodiscard]] std::uint32_t integer(std::uint8_t id) const;
@@ -119,9 +121,10 @@ struct PlaneContext {
   const FrameContext* frame = nullptr;
   std::uint32_t layer = 0;
   PlaneKind kind = PlaneKind::kKey;
-  TokenRange tokens;                        // that this layer holds, absolute
-  std::span<const float> token_weights;     // [token], encoder only; empty: all tokens equal
-  std::span<const DecodedPlane> decoded;    // earlier planes in coding order; feedback transforms only
+  TokenRange tokens;                     // that this layer holds, absolute
+  std::span<const float> token_weights;  // [token], encoder only; empty: all tokens equal
+  std::span<const DecodedPlane>
+      decoded;  // earlier planes in coding order; feedback transforms only
 };
 
 // Symbols of one plane, [token, column] row-major. The quantizer fixes shape and alphabet; storage
@@ -138,9 +141,9 @@ struct SymbolPlane {
 };
 
 // ---- kinds -------------------------------------------------------------------------------------
-// Stages are immutable after creation and used by many threads at once. Each stage appends to `side`
-// what its inverse needs; the side bytes of a plane lie in decoding order (the quantizer's, then the
-// transforms' from last to first), and a reader must consume exactly what was written.
+// Stages are immutable after creation and used by many threads at once. Each stage appends to
+// `side` what its inverse needs; the side bytes of a plane lie in decoding order (the quantizer's,
+// then the transforms' from last to first), and a reader must consume exactly what was written.
 
 // What a selector remembers from the earlier frames of a request (attention mass of keys already
 // sent); encoder only, one thread at a time.
@@ -195,10 +198,12 @@ class Quantizer {
                                           ByteReader& side, RealPlane values) const;
 
   // Native domain: bit-exact on the cache's elements.
-  [[nodiscard]] virtual Status QuantizeNative(const PlaneContext& plane, const ConstPlaneView& values,
-                                              SymbolPlane& symbols, ByteWriter& side) const;
-  [[nodiscard]] virtual Status DequantizeNative(const PlaneContext& plane, const SymbolPlane& symbols,
-                                                ByteReader& side, const PlaneView& values) const;
+  [[nodiscard]] virtual Status QuantizeNative(const PlaneContext& plane,
+                                              const ConstPlaneView& values, SymbolPlane& symbols,
+                                              ByteWriter& side) const;
+  [[nodiscard]] virtual Status DequantizeNative(const PlaneContext& plane,
+                                                const SymbolPlane& symbols, ByteReader& side,
+                                                const PlaneView& values) const;
 };
 
 // Codes the symbols of all planes of a frame into one stream, so that stream state and tables are
@@ -207,12 +212,14 @@ class Quantizer {
 class Codec {
  public:
   virtual ~Codec() = default;
-  [[nodiscard]] virtual Status Encode(const FrameContext& frame, std::span<const SymbolPlane> planes,
+  [[nodiscard]] virtual Status Encode(const FrameContext& frame,
+                                      std::span<const SymbolPlane> planes,
                                       ByteWriter& out) const = 0;
   [[nodiscard]] virtual Status Decode(const FrameContext& frame, ByteReader& in,
                                       std::span<SymbolPlane> planes) const = 0;
   // Upper bound of Encode's bytes for these shapes.
-  [[nodiscard]] virtual std::uint64_t MaxEncodedBytes(std::span<const SymbolPlane> planes) const = 0;
+  [[nodiscard]] virtual std::uint64_t MaxEncodedBytes(
+      std::span<const SymbolPlane> planes) const = 0;
 };
 
 // ---- table -------------------------------------------------------------------------------------

@@ -1,0 +1,138 @@
+#include "pipeline/chain.h"
+
+#include <string>
+#include <utility>
+
+#include "base/try.h"
+#include "pipeline/settings.h"
+#include "pipeline/stage_lookup.h"
+
+namespace kvserve {
+namespace {
+
+struct PlannedStage {
+  const StageEntry* entry = nullptr;
+  Settings settings;
+};
+
+std::string NameOf(const PlannedStage& planned) {
+  return "'" + std::string(planned.entry->info->name) + "'";
+}
+
+Result<PlannedStage> PlanStage(const StageSpec& spec, StageTable table, Device device,
+                               ErrorCode fault) {
+  const StageEntry* entry = FindStage(table, spec.id);
+  if (entry == nullptr) {
+    return MakeError(
+        ErrorCode::kUnsupported,
+        "stage " + StageIdText(spec.id) + " is not in this build; it has " + StageNames(table));
+  }
+  const StageInfo& info = *entry->info;
+  if (spec.version != info.version) {
+    return MakeError(ErrorCode::kUnsupported, "stage " + std::string(info.name) + " version " +
+                                                  std::to_string(spec.version) +
+                                                  " is not supported; this build has version " +
+                                                  std::to_string(info.version));
+  }
+  if (device == Device::kHost ? !info.host : !info.cuda) {
+    return MakeError(ErrorCode::kUnsupported, "stage " + std::string(info.name) +
+                                                  " does not run on " +
+                                                  (device == Device::kHost ? "the host" : "CUDA"));
+  }
+  KVSERVE_ASSIGN(Settings settings, CheckedSettings(info, spec.parameters, fault));
+  return PlannedStage{entry, std::move(settings)};
+}
+
+// Kinds ascend, and there are exactly one quantizer and one codec, at the end.
+Status CheckOrder(const std::vector<PlannedStage>& plan, ErrorCode fault) {
+  StageKind last = StageKind::kSelector;
+  for (const PlannedStage& planned : plan) {
+    const StageKind kind = planned.entry->info->kind;
+    if (kind < last || (kind == last && kind >= StageKind::kQuantizer)) {
+      return MakeError(fault, std::string(KindName(kind)) + " " + NameOf(planned) +
+                                  " cannot follow a " + std::string(KindName(last)) +
+                                  "; the order is selectors, transforms, one quantizer, one codec");
+    }
+    last = kind;
+  }
+  const std::size_t count = plan.size();
+  if (count < 2 || plan[count - 2].entry->info->kind != StageKind::kQuantizer ||
+      last != StageKind::kCodec) {
+    return MakeError(fault, "a chain needs one quantizer and one codec");
+  }
+  return {};
+}
+
+Status CheckDomain(const std::vector<PlannedStage>& plan, ErrorCode fault) {
+  const PlannedStage& quantizer = plan[plan.size() - 2];
+  if (quantizer.entry->info->domain != QuantizerDomain::kNative) return {};
+  for (const PlannedStage& planned : plan) {
+    if (planned.entry->info->kind == StageKind::kTransform) {
+      return MakeError(
+          fault, "quantizer " + NameOf(quantizer) + " keeps the cache's own bits, so transform " +
+                     NameOf(planned) +
+                     " cannot come before it; drop the transform or use a quantizer of "
+                     "real values");
+    }
+  }
+  return {};
+}
+
+template <typename Stage>
+using Factory = Result<std::unique_ptr<Stage>> (*)(const Settings&);
+
+template <typename Stage>
+Status Make(const PlannedStage& planned, Factory<Stage> factory, ErrorCode fault,
+            ChainStage<Stage>& out) {
+  if (factory == nullptr) {
+    return MakeError(ErrorCode::kInternal, "stage " + NameOf(planned) + " has no factory");
+  }
+  auto stage = factory(planned.settings);
+  if (!stage) {
+    const ErrorCode code = stage.error().code;
+    return MakeError(
+        code == ErrorCode::kInvalidArgument ? fault : code,
+        "stage " + std::string(planned.entry->info->name) + ": " + stage.error().message);
+  }
+  out.info = planned.entry->info;
+  out.stage = std::move(*stage);
+  return {};
+}
+
+}  // namespace
+
+Result<Chain> Chain::Create(const std::vector<StageSpec>& stages, StageTable table, DType dtype,
+                            Device device, ProfileOrigin origin) {
+  const ErrorCode fault =
+      origin == ProfileOrigin::kCaller ? ErrorCode::kInvalidArgument : ErrorCode::kCorruptData;
+  KVSERVE_TRY(CheckDTypeSupported(dtype));
+  std::vector<PlannedStage> plan;
+  for (const StageSpec& spec : stages) {
+    KVSERVE_ASSIGN(PlannedStage planned, PlanStage(spec, table, device, fault));
+    plan.push_back(std::move(planned));
+  }
+  KVSERVE_TRY(CheckOrder(plan, fault));
+  KVSERVE_TRY(CheckDomain(plan, fault));
+  Chain chain;
+  for (const PlannedStage& planned : plan) {
+    const StageEntry& entry = *planned.entry;
+    chain.lossless_ = chain.lossless_ && entry.info->lossless;
+    switch (entry.info->kind) {
+      case StageKind::kSelector:
+        KVSERVE_TRY(Make(planned, entry.make_selector, fault, chain.selectors_.emplace_back()));
+        break;
+      case StageKind::kTransform:
+        KVSERVE_TRY(Make(planned, entry.make_transform, fault, chain.transforms_.emplace_back()));
+        break;
+      case StageKind::kQuantizer:
+        KVSERVE_TRY(Make(planned, entry.make_quantizer, fault, chain.quantizer_));
+        break;
+      case StageKind::kCodec:
+        KVSERVE_TRY(Make(planned, entry.make_codec, fault, chain.codec_));
+        break;
+    }
+  }
+  return chain;
+}
+
+}  // namespace kvserve

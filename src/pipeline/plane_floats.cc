@@ -1,0 +1,114 @@
+#include "pipeline/plane_floats.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+
+#include "base/half.h"
+
+namespace kvserve {
+namespace {
+
+constexpr float kMaxFloat16 = 65504.0F;
+constexpr float kMaxBFloat16 = std::bit_cast<float>(0x7F7F0000U);
+constexpr float kMaxFloat32 = std::numeric_limits<float>::max();
+
+// Negated comparisons keep NaN.
+float Clamp(float value, float limit) {
+  value = value > limit ? limit : value;
+  return value < -limit ? -limit : value;
+}
+
+struct Float16Element {
+  using Bits = std::uint16_t;
+  static float Load(Bits bits) { return Float16ToFloat(bits); }
+  static Bits Store(float value) { return FloatToFloat16(Clamp(value, kMaxFloat16)); }
+};
+
+struct BFloat16Element {
+  using Bits = std::uint16_t;
+  static float Load(Bits bits) { return BFloat16ToFloat(bits); }
+  static Bits Store(float value) { return FloatToBFloat16(Clamp(value, kMaxBFloat16)); }
+};
+
+struct Float32Element {
+  using Bits = float;
+  static float Load(Bits bits) { return bits; }
+  static Bits Store(float value) { return Clamp(value, kMaxFloat32); }
+};
+
+template <typename Element, typename Byte, typename Float, typename Step>
+void ForEach(const BasicPlaneView<Byte>& plane, Float* values, Step step) {
+  const auto size = static_cast<std::int64_t>(sizeof(typename Element::Bits));
+  for (std::uint32_t token = 0; token < plane.tokens; ++token) {
+    for (std::uint32_t head = 0; head < plane.heads; ++head) {
+      Byte* at = plane.at(token, head, 0);
+      if (plane.dim_stride == 1) {  // a constant step, so that the copy vectorises
+        for (std::uint32_t d = 0; d < plane.dim; ++d) step(at + d * size, values[d]);
+      } else {
+        for (std::uint32_t d = 0; d < plane.dim; ++d) {
+          step(at + d * plane.dim_stride * size, values[d]);
+        }
+      }
+      values += plane.dim;
+    }
+  }
+}
+
+template <typename Element>
+void Load(const ConstPlaneView& plane, float* out) {
+  ForEach<Element>(plane, out, [](const std::byte* from, float& to) {
+    typename Element::Bits bits;
+    std::memcpy(&bits, from, sizeof(bits));
+    to = Element::Load(bits);
+  });
+}
+
+template <typename Element>
+void Store(const float* values, const PlaneView& plane) {
+  ForEach<Element>(plane, values, [](std::byte* to, float from) {
+    const typename Element::Bits bits = Element::Store(from);
+    std::memcpy(to, &bits, sizeof(bits));
+  });
+}
+
+}  // namespace
+
+void LoadFloats(const ConstPlaneView& plane, std::span<float> out) {
+  switch (plane.dtype) {
+    case DType::kFloat16: return Load<Float16Element>(plane, out.data());
+    case DType::kBFloat16: return Load<BFloat16Element>(plane, out.data());
+    default: return Load<Float32Element>(plane, out.data());
+  }
+}
+
+void StoreFloats(std::span<const float> values, const PlaneView& plane) {
+  switch (plane.dtype) {
+    case DType::kFloat16: return Store<Float16Element>(values.data(), plane);
+    case DType::kBFloat16: return Store<BFloat16Element>(values.data(), plane);
+    default: return Store<Float32Element>(values.data(), plane);
+  }
+}
+
+std::optional<std::size_t> FindNonFinite(std::span<const float> values) {
+  constexpr std::uint32_t kExponent = 0x7F800000U;
+  const auto exponent = [](float value) { return std::bit_cast<std::uint32_t>(value) & kExponent; };
+  std::uint32_t largest = 0;  // of all exponents: one pass without branches in the usual case
+  for (const float value : values) largest = std::max(largest, exponent(value));
+  if (largest != kExponent) return std::nullopt;
+  const auto first = std::find_if(values.begin(), values.end(),
+                                  [&](float value) { return exponent(value) == kExponent; });
+  return static_cast<std::size_t>(first - values.begin());
+}
+
+bool HasNan(std::span<const float> values) {
+  std::uint32_t largest = 0;
+  for (const float value : values) {
+    largest = std::max(largest, std::bit_cast<std::uint32_t>(value) & 0x7FFFFFFFU);
+  }
+  return largest > 0x7F800000U;
+}
+
+}  // namespace kvserve

@@ -1,0 +1,201 @@
+#include "pipeline/profile_text.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "base/try.h"
+#include "pipeline/settings.h"
+#include "pipeline/stage_lookup.h"
+
+namespace kvserve {
+namespace {
+
+constexpr std::string_view kNone = "none";
+constexpr std::string_view kLossless = "lossless";
+constexpr std::string_view kLosslessCodec = "rans";
+
+tl::unexpected<Error> Wrong(std::string message) {
+  return MakeError(ErrorCode::kInvalidArgument, "profile: " + std::move(message));
+}
+
+std::string Quoted(std::string_view text) {
+  return "'" + std::string(text) + "'";
+}
+
+std::vector<std::string_view> Split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  std::size_t end = 0;
+  do {
+    end = text.find(separator);
+    parts.push_back(text.substr(0, end));
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+  } while (end != std::string_view::npos);
+  return parts;
+}
+
+std::string OptionNames(const StageInfo& info) {
+  if (info.parameters.empty()) return "it takes none";
+  std::string text = "it takes ";
+  for (const ParameterInfo& parameter : info.parameters) {
+    if (&parameter != info.parameters.data()) text += ", ";
+    if (parameter.per_plane) text += "[k_|v_]";
+    text += parameter.name;
+  }
+  return text;
+}
+
+// Sets every slot that the option names: one, or both halves of a per-plane parameter.
+Status SetOption(const StageInfo& info, std::string_view option, std::vector<bool>& is_set,
+                 std::vector<ParameterValue>& values) {
+  const std::size_t equals = option.find('=');
+  if (equals == std::string_view::npos) {
+    return Wrong("option " + Quoted(option) + " of " + Quoted(info.name) + " lacks '=value'");
+  }
+  const std::string_view name = option.substr(0, equals);
+  const std::vector<ParameterSlot> slots = ParameterSlots(info);
+  bool known = false;
+  for (std::size_t i = 0; i < slots.size(); ++i) {
+    if (slots[i].info->name != name && slots[i].name() != name) continue;
+    known = true;
+    auto value = ParseValue(*slots[i].info, option.substr(equals + 1));
+    if (!value) return Wrong(std::string(info.name) + ": " + value.error().message);
+    if (is_set[i]) return Wrong(std::string(info.name) + ": " + slots[i].name() + " is set twice");
+    is_set[i] = true;
+    values[i].value = *value;
+  }
+  if (!known) {
+    return Wrong("unknown option " + Quoted(name) + " of " + Quoted(info.name) + "; " +
+                 OptionNames(info));
+  }
+  return {};
+}
+
+Result<StageSpec> ParseStage(const StageInfo& info, std::string_view options, bool has_options) {
+  StageSpec spec{info.id, info.version, DefaultValues(info)};
+  if (!has_options) return spec;
+  std::vector<bool> is_set(spec.parameters.size(), false);
+  for (const std::string_view option : Split(options, ',')) {
+    KVSERVE_TRY(SetOption(info, option, is_set, spec.parameters));
+  }
+  return spec;
+}
+
+// The stages in the text; `none` segments give nothing.
+Result<std::vector<StageSpec>> ParseSegments(std::string_view text, StageTable table) {
+  std::vector<StageSpec> stages;
+  StageKind last = StageKind::kSelector;
+  for (const std::string_view segment : Split(text, '|')) {
+    if (segment == kNone) continue;
+    const std::size_t colon = segment.find(':');
+    const std::string_view name = segment.substr(0, colon);
+    if (segment.empty()) return Wrong("a stage name is empty in " + Quoted(text));
+    if (name == kNone) return Wrong("'none' takes no options");
+    const StageEntry* entry = FindStage(table, name);
+    if (entry == nullptr) {
+      return Wrong("unknown stage " + Quoted(name) + "; there are " + StageNames(table));
+    }
+    const StageKind kind = entry->info->kind;
+    if (kind < last || (kind == last && kind >= StageKind::kQuantizer)) {
+      return Wrong(std::string(KindName(kind)) + " " + Quoted(name) + " cannot follow a " +
+                   std::string(KindName(last)) +
+                   "; the order is selectors, transforms, one quantizer, one codec");
+    }
+    last = kind;
+    const bool has_options = colon != std::string_view::npos;
+    KVSERVE_ASSIGN(
+        StageSpec spec,
+        ParseStage(*entry->info, has_options ? segment.substr(colon + 1) : "", has_options));
+    stages.push_back(std::move(spec));
+  }
+  return stages;
+}
+
+Status AddDefault(StageTable table, StageKind kind, std::string_view name,
+                  std::vector<StageSpec>& stages, std::ptrdiff_t at) {
+  const StageEntry* entry = FindStage(table, kind, name);
+  if (entry == nullptr) {
+    return Wrong("this build has no " + std::string(KindName(kind)) + " " + Quoted(name));
+  }
+  stages.insert(stages.begin() + at,
+                {entry->info->id, entry->info->version, DefaultValues(*entry->info)});
+  return {};
+}
+
+bool Has(const std::vector<StageSpec>& stages, StageTable table, StageKind kind) {
+  return std::any_of(stages.begin(), stages.end(), [&](const StageSpec& spec) {
+    return FindStage(table, spec.id)->info->kind == kind;
+  });
+}
+
+std::string StageText(const StageInfo& info, const StageSpec& spec) {
+  std::string text(info.name);
+  char separator = ':';
+  const auto add = [&](const std::string& name, const ParameterInfo& parameter, double value) {
+    text += separator + name + "=" + ValueText(parameter, value);
+    separator = ',';
+  };
+  const std::vector<ParameterSlot> slots = ParameterSlots(info);
+  if (slots.size() != spec.parameters.size()) return text;
+  for (std::size_t i = 0; i < slots.size(); ++i) {
+    const double value = spec.parameters[i].value;
+    const bool both = slots[i].info->per_plane && slots[i].plane == PlaneKind::kKey &&
+                      i + 1 < slots.size() && spec.parameters[i + 1].value == value &&
+                      (value != slots[i].default_value || value != slots[i + 1].default_value);
+    if (both) {
+      add(std::string(slots[i].info->name), *slots[i].info, value);
+      ++i;
+    } else if (value != slots[i].default_value) {
+      add(slots[i].name(), *slots[i].info, value);
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+Result<Profile> ParseProfileText(std::string_view text, StageTable table) {
+  Profile profile;
+  KVSERVE_ASSIGN(profile.stages, ParseSegments(text, table));
+  const bool lossless_alone = profile.stages.size() == 1 && text.find('|') == text.npos &&
+                              FindStage(table, profile.stages[0].id)->info->name == kLossless;
+  const bool has_codec = Has(profile.stages, table, StageKind::kCodec);
+  if (!Has(profile.stages, table, StageKind::kQuantizer)) {
+    KVSERVE_TRY(
+        AddDefault(table, StageKind::kQuantizer, kNone, profile.stages,
+                   static_cast<std::ptrdiff_t>(profile.stages.size()) - (has_codec ? 1 : 0)));
+  }
+  if (!has_codec) {
+    KVSERVE_TRY(AddDefault(table, StageKind::kCodec, lossless_alone ? kLosslessCodec : kNone,
+                           profile.stages, static_cast<std::ptrdiff_t>(profile.stages.size())));
+  }
+  profile.name = ProfileText(profile.stages, table);
+  return profile;
+}
+
+std::string ProfileText(const std::vector<StageSpec>& stages, StageTable table) {
+  std::vector<std::string> parts;
+  std::string codec(kNone);
+  for (const StageSpec& spec : stages) {
+    const StageEntry* entry = FindStage(table, spec.id);
+    if (entry == nullptr) {
+      parts.push_back("stage-" + StageIdText(spec.id));
+      continue;
+    }
+    const std::string text = StageText(*entry->info, spec);
+    if (entry->info->kind == StageKind::kCodec) {
+      codec = text;
+    } else if (text != kNone) {
+      parts.push_back(text);
+    }
+  }
+  const bool lossless = parts.size() == 1 && Split(parts[0], ':')[0] == kLossless;
+  if (codec != (lossless ? kLosslessCodec : kNone) || parts.empty()) parts.push_back(codec);
+  std::string text;
+  for (const std::string& part : parts) {
+    if (!text.empty()) text += '|';
+    text += part;
+  }
+  return text;
+}
+
+}  // namespace kvserve
