@@ -185,7 +185,7 @@ TEST(WriteFrame, RefusesParametersThatAreNoNumbers) {
     header.stages[0].parameters[0].value = value;
     const auto error = WriteError(header);
     EXPECT_EQ(error.code, ErrorCode::kInvalidArgument);
-    EXPECT_THAT(error.message, HasSubstr("stage 10: parameter 1"));
+    EXPECT_THAT(error.message, HasSubstr("stage 513: parameter 1"));
   }
   auto header = SmolHeader();
   header.stages[0].parameters = {{2, 0.0}, {2, 1.0}};

@@ -23,11 +23,11 @@ inline Fingerprint Print(std::uint8_t start) {
 
 // The three stages of a usual lossy chain; the second has as many parameters as any.
 inline std::vector<StageSpec> SampleStages() {
-  return {{.id = 10, .version = 1, .parameters = {{1, 0x5eed}}},
-          {.id = 20,
+  return {{.id = 0x0201, .version = 1, .parameters = {{1, 0x5eed}}},
+          {.id = 0x0301,
            .version = 1,
            .parameters = {{1, 16}, {2, 8}, {3, 0}, {4, 1}, {5, 64}, {6, 0.0}, {7, 1}, {8, -3}}},
-          {.id = 30, .version = 2, .parameters = {}}};
+          {.id = 0x0402, .version = 2, .parameters = {}}};
 }
 
 // SmolLM2-135M: 30 equal layers, 3 heads of 64.
