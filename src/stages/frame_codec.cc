@@ -1,0 +1,197 @@
+// The public codec: the built-in stages over the reference executor, in the frame's wire format.
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <string>
+
+#include "base/checked.h"
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/try.h"
+#include "frame/frame.h"
+#include "kvserve/codec.h"
+#include "pipeline/chain.h"
+#include "pipeline/profile_text.h"
+#include "pipeline/reference_executor.h"
+#include "stages/registry.h"
+
+namespace kvserve {
+namespace {
+
+constexpr const char* kFrame = "frame";
+
+FrameHeader MakeHeader(const ConstKvView& view, const Profile& profile,
+                       const EncodeOptions& options) {
+  FrameHeader header;
+  header.dtype = view.geometry->dtype;
+  header.model_layers = static_cast<std::uint32_t>(view.geometry->layers.size());
+  header.tokens = view.tokens;
+  header.prompt_tokens = options.prompt_tokens;
+  header.model = options.model;
+  header.key = options.key;
+  for (const auto& layer : view.layers) {
+    header.layers.push_back({layer.layer, view.geometry->layers[layer.layer], layer.tokens});
+  }
+  header.stages = profile.stages;
+  return header;
+}
+
+FrameContext MakeContext(const KvGeometry& geometry, TokenRange tokens,
+                         std::uint32_t prompt_tokens) {
+  FrameContext context;
+  context.geometry = &geometry;
+  context.tokens = tokens;
+  context.prompt_tokens = prompt_tokens;
+  return context;
+}
+
+Result<std::size_t> SectionIndex(SectionKind kind) {
+  switch (kind) {
+    case SectionKind::kClasses: return 0;
+    case SectionKind::kSide: return 1;
+    case SectionKind::kSymbols: return 2;
+  }
+  return MakeError(ErrorCode::kCorruptData,
+                   "frame: unknown section kind " + std::to_string(static_cast<unsigned>(kind)));
+}
+
+// A section that is not there is empty.
+Result<SectionBytes> FindSections(const FrameView& frame) {
+  std::array<std::optional<std::span<const std::byte>>, 3> found;
+  for (const Section& section : frame.sections) {
+    KVSERVE_ASSIGN(const std::size_t index, SectionIndex(section.kind));
+    if (found[index]) {
+      return MakeError(
+          ErrorCode::kCorruptData,
+          "frame: section " + std::string(SectionName(section.kind)) + " is there twice");
+    }
+    found[index] = section.bytes;
+  }
+  const std::span<const std::byte> none;
+  return SectionBytes{found[0].value_or(none), found[1].value_or(none), found[2].value_or(none)};
+}
+
+// The whole model's geometry. Layers that are not in the frame get the least that is valid.
+KvGeometry GeometryOf(const FrameHeader& header) {
+  KvGeometry geometry;
+  geometry.dtype = header.dtype;
+  geometry.layers.assign(header.model_layers, LayerGeometry{.kv_heads = 1, .k_dim = 1});
+  for (const FrameLayer& layer : header.layers) geometry.layers[layer.layer] = layer.geometry;
+  return geometry;
+}
+
+Status CheckIdentity(const Fingerprint& wanted, const Fingerprint& found, const char* what) {
+  if (wanted.empty() || wanted == found) return {};
+  return MakeError(ErrorCode::kMismatch, "frame: " + std::string(what) + " is " + found.hex() +
+                                             " where " + wanted.hex() + " is wanted");
+}
+
+// Layers ascend and fit the model, and their raw size is within the limit.
+Status CheckSizes(const FrameHeader& header, std::uint64_t max_raw_bytes) {
+  const auto corrupt = [](const FrameLayer& layer, const char* what) {
+    return MakeError(ErrorCode::kCorruptData,
+                     "frame: layer " + std::to_string(layer.layer) + " " + what);
+  };
+  if (header.model_layers < 1 || header.model_layers > kMaxLayers ||
+      header.tokens.begin > header.tokens.end || header.tokens.end > kMaxTokens) {
+    return MakeError(ErrorCode::kCorruptData, "frame: model_layers or tokens is out of range");
+  }
+  std::optional<std::uint64_t> raw_bytes = 0;
+  std::uint32_t next = 0;
+  for (const FrameLayer& layer : header.layers) {
+    if (layer.layer < next || layer.layer >= header.model_layers) {
+      return corrupt(layer, "is out of order or outside the model");
+    }
+    next = layer.layer + 1;
+    if (layer.tokens.begin > layer.tokens.end || layer.tokens.begin < header.tokens.begin ||
+        layer.tokens.end > header.tokens.end) {
+      return corrupt(layer, "has tokens outside the frame's");
+    }
+    const LayerGeometry& shape = layer.geometry;
+    const std::uint64_t values_per_token =
+        std::uint64_t{shape.kv_heads} * (std::uint64_t{shape.k_dim} + shape.v_dim);
+    const auto values = CheckedMul(values_per_token, layer.tokens.size());
+    const auto bytes = values ? CheckedMul(*values, DTypeBytes(header.dtype)) : std::nullopt;
+    if (bytes) raw_bytes = CheckedAdd(*raw_bytes, *bytes);
+    if (!bytes || !raw_bytes || *raw_bytes > max_raw_bytes) {
+      return MakeError(ErrorCode::kResourceExhausted,
+                       "frame: raw size is over the limit of " + std::to_string(max_raw_bytes) +
+                           " bytes at layer " + std::to_string(layer.layer));
+    }
+  }
+  return {};
+}
+
+Result<FrameView> ReadTimed(std::span<const std::byte> bytes, StageSeconds* seconds) {
+  const auto start = Clock::now();
+  auto frame = ReadFrame(bytes);
+  if (seconds != nullptr) (*seconds)[kFrame] += SecondsSince(start);
+  return frame;
+}
+
+Status ResizeFor(const FrameHeader& header, KvBuffer& out) {
+  const KvGeometry geometry = GeometryOf(header);
+  if (auto status = CheckGeometry(geometry); !status) {
+    return MakeError(ErrorCode::kCorruptData, "frame: " + status.error().message);
+  }
+  std::vector<KvBuffer::LayerTokens> layers;
+  for (const FrameLayer& layer : header.layers) layers.push_back({layer.layer, layer.tokens});
+  return out.Resize(geometry, header.tokens, layers);
+}
+
+}  // namespace
+
+Result<Profile> ParseProfile(std::string_view text) {
+  return ParseProfileText(text, BuiltinStages());
+}
+
+Status EncodeFrame(const ConstKvView& view, const Profile& profile, const EncodeOptions& options,
+                   std::vector<std::byte>& out, StageSeconds* seconds) {
+  KVSERVE_TRY(CheckView(view));
+  if (view.device != Device::kHost) {
+    return MakeError(ErrorCode::kUnsupported, "only KV in host memory can be encoded");
+  }
+  KVSERVE_ASSIGN(const Chain chain,
+                 Chain::Create(profile.stages, BuiltinStages(), view.geometry->dtype, view.device,
+                               ProfileOrigin::kCaller));
+  const FrameContext context = MakeContext(*view.geometry, view.tokens, options.prompt_tokens);
+  CodedSections coded;
+  KVSERVE_TRY(EncodePlanes(chain, view, context, coded, seconds));
+  const Section all[] = {{SectionKind::kClasses, coded.classes},
+                         {SectionKind::kSide, coded.side},
+                         {SectionKind::kSymbols, coded.symbols}};
+  std::vector<Section> sections;
+  std::copy_if(std::begin(all), std::end(all), std::back_inserter(sections),
+               [](const Section& section) { return !section.bytes.empty(); });
+  const auto start = Clock::now();
+  const Status status = WriteFrame(MakeHeader(view, profile, options), sections, out);
+  if (seconds != nullptr) (*seconds)[kFrame] += SecondsSince(start);
+  return status;
+}
+
+Result<std::size_t> DecodeFrame(std::span<const std::byte> bytes, const DecodeOptions& options,
+                                KvBuffer& out, StageSeconds* seconds) {
+  KVSERVE_ASSIGN(const FrameView frame, ReadTimed(bytes, seconds));
+  const FrameHeader& header = frame.header;
+  KVSERVE_TRY(CheckIdentity(options.model, header.model, "model"));
+  KVSERVE_TRY(CheckIdentity(options.key, header.key, "key"));
+  if (!header.artefact.empty()) {
+    return MakeError(ErrorCode::kUnsupported, "frame: needs calibration artefact " +
+                                                  header.artefact.hex() +
+                                                  ", and this build reads none");
+  }
+  KVSERVE_ASSIGN(const SectionBytes sections, FindSections(frame));
+  KVSERVE_ASSIGN(const Chain chain, Chain::Create(header.stages, BuiltinStages(), header.dtype,
+                                                  Device::kHost, ProfileOrigin::kFrame));
+  KVSERVE_TRY(CheckSizes(header, options.max_raw_bytes));
+  KVSERVE_TRY(ResizeFor(header, out));
+  const FrameContext context = MakeContext(out.geometry(), header.tokens, header.prompt_tokens);
+  KVSERVE_TRY(DecodePlanes(chain, sections, context, out.view(), seconds));
+  return frame.frame_bytes;
+}
+
+Fingerprint PrefixKey(const Fingerprint& model, std::span<const std::int32_t> tokens) {
+  return Hash128(std::as_bytes(tokens), Hash64(std::as_bytes(std::span(model.bytes))));
+}
+
+}  // namespace kvserve
