@@ -1,11 +1,11 @@
 // What two nodes tell each other first: protocol version, proof of the token, then who they are.
 //
 //   client                                   server
-//   kGreeting {protocol, version, nonce}  ->
+//   kGreeting {protocol, token?, nonce}   ->
 //                                         <- kGreeting, or kRefusal (protocol, authentication)
 //   kProof {HMAC over both greetings}     ->                     (only with a token)
 //                                         <- kProof, or kRefusal
-//   kHello {features, stages, model, ..}  ->
+//   kHello {version, features, model, ..} ->
 //                                         <- kHello, or kRefusal (names the field and both values)
 //
 // Until the proof is verified at most 1 KiB is read from a peer. The token protects who may talk,

@@ -3,9 +3,9 @@
 
 #include <array>
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "kvserve/error.h"
 
@@ -13,29 +13,23 @@ namespace kvserve {
 
 using Mac = std::array<std::byte, 32>;  // HMAC-SHA256
 
-// Default-constructed: no token. There is no way to get the secret out again; memory is cleared on
-// destruction.
+// Default-constructed: no token. There is no way to get the secret out again; copies share it, and
+// its memory is cleared with the last of them.
 class AuthToken {
  public:
-  AuthToken() = default;
-  ~AuthToken();
-  AuthToken(const AuthToken&) = default;
-  AuthToken& operator=(const AuthToken&) = default;
-  AuthToken(AuthToken&&) noexcept = default;
-  AuthToken& operator=(AuthToken&&) noexcept = default;
-
   // Reads the file and drops line ends at its end. kInvalidArgument (names the file, never its
-  // content): cannot be read, not a regular file, empty, above 4096 bytes, or readable, writable or
-  // executable by group or others (chmod 600 is what would be right).
+  // content): cannot be read, not a regular file, empty, above 4096 bytes, or open to group or
+  // others (chmod 600 is what would be right).
   [[nodiscard]] static Result<AuthToken> FromFile(const std::string& path);
 
-  [[nodiscard]] bool empty() const { return secret_.empty(); }
+  [[nodiscard]] bool empty() const { return secret_ == nullptr; }
 
   // kInternal if the cryptographic library fails or the token is empty.
   [[nodiscard]] Result<Mac> Sign(std::span<const std::byte> message) const;
 
  private:
-  std::vector<unsigned char> secret_;
+  class Secret;
+  std::shared_ptr<const Secret> secret_;
 };
 
 // Takes the same time whatever the bytes are.
