@@ -1,0 +1,85 @@
+"""The demo: a prefill node and a decode node serve a real model over links of several speeds, with
+and without compression. Writes out/demo.json and out/report.html."""
+
+import argparse
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from demo import plan, quality, report, results, summary
+from demo.link import make_link
+from demo.measure import ModelRun, Runner
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="dev demo", description=__doc__)
+    parser.add_argument("--full", action="store_true", help="adds Gemma and more repeats")
+    parser.add_argument("--loopback", action="store_true",
+                        help="no network namespaces: loopback, paced by the prefill node")
+    parser.add_argument("--kvserve", type=Path, default=plan.KVSERVE, help="the binary to measure")
+    parser.add_argument("--out", type=Path, default=plan.OUT)
+    return parser.parse_args()
+
+
+def facts(kvserve: Path) -> dict:
+    """What the tool says about itself and the machine."""
+    run = subprocess.run([str(kvserve), "stages", "--json"], check=True, capture_output=True)
+    said = json.loads(run.stdout)
+    return {"kvserve_version": said["kvserve_version"], "machine": said["machine"],
+            "argv": sys.argv}
+
+
+def measure_model(name: str, model: Path, link, options: argparse.Namespace,
+                  the_plan: plan.Plan) -> ModelRun:
+    print(f"==> {name}: quality of each profile ({the_plan.evaluated_prompts} prompts)", flush=True)
+    started = time.monotonic()
+    qualities = quality.measure(options.kvserve, model, the_plan.evaluated_prompts)
+    print(f"    {time.monotonic() - started:.0f} s")
+    run = ModelRun(name, {profile: found["kl"] for profile, found in qualities.items()})
+    runner = Runner(run, model, link, options.kvserve, the_plan, plan.PROFILES)
+    print(f"==> {name}: serving, {link.describe}")
+    try:
+        runner.warm_up()
+        runner.measure()
+    finally:
+        runner.close()
+    return run
+
+
+def write(result: dict, out: Path) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "demo.json").write_text(json.dumps(result, allow_nan=False) + "\n")
+    (out / "report.html").write_text(report.page(result))
+    print(f"wrote {out / 'demo.json'} and {out / 'report.html'}")
+
+
+def main() -> int:
+    options = arguments()
+    the_plan = plan.FULL if options.full else plan.QUICK
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    started = time.time()
+    about = facts(options.kvserve)
+    link = make_link(options.loopback)
+    runs = []
+    try:
+        for name, model in the_plan.models.items():
+            runs.append(measure_model(name, model, link, options, the_plan))
+    finally:
+        link.close()
+    result = results.document(runs, {
+        **about, "link": link.describe, "date": time.strftime("%Y-%m-%d", time.gmtime(started)),
+        "seconds": round(time.time() - started)})
+    summary.print_table(result)
+    summary.print_checks(result)
+    write(result, options.out)
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,66 @@
+"""The table and the checks that the demo prints at its end."""
+
+from demo import choice, plan, results
+
+# Share of the cost of none that is left at 20 Mbit/s: what the project promises.
+GOAL_LINK_MBPS = 20
+GOAL_LOSSY = 0.25
+GOAL_LOSSLESS = {"bf16": 0.75, "f16": 0.92}
+
+
+def print_table(result: dict) -> None:
+    print(f"\n{'model':<14}{'link':>13}  {'policy':<50}{'n':>3}{'TTFT s':>8}{'JCT s':>8}"
+          f"{'cost':>7}{'ratio':>7}{'wire MB':>9}{'KL':>9}{'tokens':>8}")
+    for r in result["rows"]:
+        cost = results.cost_ratio(result, r)
+        share = r["token_agreement"]
+        print(f"{r['model']:<14}{plan.link_name(r['link_mbps']):>13}  {r['policy']:<50}{r['n']:>3}"
+              f"{r['ttft_ms'] / 1e3:>8.2f}{r['jct_ms'] / 1e3:>8.2f}"
+              f"{'' if cost is None else f'{cost:.2f}':>7}{r['compression_ratio']:>7.2f}"
+              f"{r['wire_bytes'] / 1e6:>9.2f}{r['kl']:>9.5f}"
+              f"{'' if share is None else f'{share:.0%}':>8}"
+              f"{'  recomputed ' + str(r['recomputed']) if r['recomputed'] else ''}")
+    print("cost: share of what none costs on that link, above none on the unshaped link\n")
+
+
+def best_lossy(result: dict, model: str, mbps: float) -> dict | None:
+    fits = [r for r in result["rows"] if (r["model"], r["link_mbps"]) == (model, mbps)
+            and r["policy"].startswith("static:") and r["kl"] <= choice.KL_LIMIT]
+    return min(fits, key=lambda r: r["jct_ms"], default=None)
+
+
+def check(met: bool, text: str) -> bool:
+    print(f"{'ok  ' if met else 'MISS'} {text}")
+    return met
+
+
+def check_model(result: dict, model: str) -> list[bool]:
+    verdicts = []
+    name = plan.link_name(GOAL_LINK_MBPS)
+    lossy = best_lossy(result, model, GOAL_LINK_MBPS)
+    if lossy:
+        cost = results.cost_ratio(result, lossy)
+        verdicts.append(check(cost is not None and cost <= GOAL_LOSSY,
+                              f"{model}, {name}: {lossy['policy']} costs {cost:.3f} of none "
+                              f"(goal {GOAL_LOSSY}), KL {lossy['kl']:.5f}"))
+    lossless = results.find(result["rows"], model, GOAL_LINK_MBPS, "lossless")
+    if lossless:
+        cost = results.cost_ratio(result, lossless)
+        goal = GOAL_LOSSLESS.get(lossless["kv_dtype"], GOAL_LOSSLESS["f16"])
+        verdicts.append(check(cost is not None and cost <= goal,
+                              f"{model}, {name}: lossless costs {cost:.3f} of none "
+                              f"(goal {goal} on {lossless['kv_dtype'] or '16-bit'} KV)"))
+    recommended = result["recommended"][model].get(f"{GOAL_LINK_MBPS}")
+    verdicts.append(check(recommended != "none", f"{model}, {name}: recommended is {recommended}"))
+    paired = result["interleaved"][model]
+    if paired:
+        low, high = paired["ci95_ms"]
+        verdicts.append(check(paired["no_slower"],
+                              f"{model}, {plan.link_name(plan.PAIRED_LINK_MBPS)}: recommended "
+                              f"({paired['profile']}) against none, {paired['pairs']} interleaved "
+                              f"pairs: {paired['mean_ms']:+.0f} ms [{low:+.0f}, {high:+.0f}]"))
+    return verdicts
+
+
+def print_checks(result: dict) -> bool:
+    return all([verdict for model in result["floor"] for verdict in check_model(result, model)])
