@@ -16,7 +16,9 @@ struct PlannedStage {
 };
 
 std::string NameOf(const PlannedStage& planned) {
-  return "'" + std::string(planned.entry->info->name) + "'";
+  std::string text("'");
+  text += planned.entry->info->name;
+  return text + "'";
 }
 
 Result<PlannedStage> PlanStage(const StageSpec& spec, StageTable table, Device device,

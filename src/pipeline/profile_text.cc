@@ -18,8 +18,10 @@ tl::unexpected<Error> Wrong(std::string message) {
   return MakeError(ErrorCode::kInvalidArgument, "profile: " + std::move(message));
 }
 
-std::string Quoted(std::string_view text) {
-  return "'" + std::string(text) + "'";
+std::string Quoted(std::string_view name) {
+  std::string text("'");
+  text += name;
+  return text + "'";
 }
 
 std::vector<std::string_view> Split(std::string_view text, char separator) {

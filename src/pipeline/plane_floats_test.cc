@@ -1,0 +1,79 @@
+#include "pipeline/plane_floats.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "pipeline/testing/chunk.h"
+
+namespace kvserve {
+namespace {
+
+using testing::MakeChunk;
+using testing::MakeGeometry;
+using testing::PlaneValues;
+using testing::StridedChunk;
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+TEST(PlaneFloats, LoadsAnyStrides) {
+  for (const DType dtype : {DType::kFloat16, DType::kBFloat16, DType::kFloat32}) {
+    const auto geometry = MakeGeometry(dtype, {{3, 5, 7}});
+    const KvBuffer chunk = MakeChunk(geometry, {0, 9});
+    const StridedChunk strided(chunk.view());
+    EXPECT_EQ(PlaneValues(chunk.view().layers[0].k), PlaneValues(strided.const_view().layers[0].k));
+    EXPECT_EQ(PlaneValues(chunk.view().layers[0].v), PlaneValues(strided.const_view().layers[0].v));
+  }
+}
+
+TEST(PlaneFloats, StoresAnyStrides) {
+  for (const DType dtype : {DType::kFloat16, DType::kBFloat16, DType::kFloat32}) {
+    const auto geometry = MakeGeometry(dtype, {{3, 5, 7}});
+    const KvBuffer chunk = MakeChunk(geometry, {0, 9});
+    const StridedChunk copy(chunk.view(), false);
+    StoreFloats(PlaneValues(chunk.view().layers[0].k), copy.view().layers[0].k);
+    StoreFloats(PlaneValues(chunk.view().layers[0].v), copy.view().layers[0].v);
+    EXPECT_EQ(testing::Difference(chunk.view(), copy.const_view()), "");
+  }
+}
+
+TEST(PlaneFloats, NeverStoresInfinityForWhatIsTooLarge) {
+  const float huge = std::numeric_limits<float>::max();
+  const std::vector<float> values = {1.0F, 65520.0F, -1e30F, huge, -huge, kInfinity, -kInfinity};
+  for (const auto& [dtype, largest] :
+       {std::pair(DType::kFloat16, 65504.0F), std::pair(DType::kBFloat16, 0x1.FEp127F),
+        std::pair(DType::kFloat32, huge)}) {
+    for (const bool with_infinity : {false, true}) {
+      const auto dim = static_cast<std::uint32_t>(with_infinity ? 7 : 5);
+      KvBuffer buffer = MakeChunk(MakeGeometry(dtype, {{1, dim, 0}}), {0, 1});
+      StoreFloats(std::span(values).first(dim), buffer.view().layers[0].k);
+      const auto stored = PlaneValues(std::as_const(buffer).view().layers[0].k);
+      EXPECT_EQ(stored[0], 1.0F);
+      EXPECT_FALSE(FindNonFinite(stored)) << DTypeName(dtype);
+      EXPECT_EQ(stored[3], largest);
+      EXPECT_EQ(stored[4], -largest);
+      EXPECT_EQ(stored.back(), -largest);
+    }
+  }
+  KvBuffer half = MakeChunk(MakeGeometry(DType::kFloat16, {{1, 2, 0}}), {0, 1});
+  StoreFloats(std::span(values).subspan(1, 2), half.view().layers[0].k);
+  EXPECT_EQ(PlaneValues(std::as_const(half).view().layers[0].k),
+            (std::vector<float>{65504.0F, -65504.0F}));
+}
+
+TEST(PlaneFloats, FindsTheFirstValueThatIsNotFinite) {
+  std::vector<float> values(1000, 3.0e38F);
+  EXPECT_FALSE(FindNonFinite(values));
+  EXPECT_FALSE(HasNan(values));
+  values[777] = -kInfinity;
+  EXPECT_EQ(FindNonFinite(values), 777U);
+  EXPECT_FALSE(HasNan(values));
+  values[500] = std::nanf("");
+  EXPECT_EQ(FindNonFinite(values), 500U);
+  EXPECT_TRUE(HasNan(values));
+  EXPECT_FALSE(FindNonFinite({}));
+}
+
+}  // namespace
+}  // namespace kvserve
