@@ -19,9 +19,9 @@ struct LlamaOptions {
   std::optional<DType> cache_dtype;     // default: what measured as fast here, see ARCHITECTURE.md
 };
 
-// Loads the model, probes its cache layout with a few tokens and refuses what it does not understand
-// (recurrent state, transposed values, unknown row types) with kUnsupported. kBadInput: no such file
-// or not a GGUF.
+// Loads the model, probes its cache layout with a few tokens and refuses what it does not
+// understand (recurrent state, transposed values, unknown row types) with kUnsupported. kBadInput:
+// no such file or not a GGUF.
 [[nodiscard]] Result<std::unique_ptr<Engine>> OpenLlamaEngine(const LlamaOptions& options);
 
 // Writes the model with its weights dequantized to F16 (path.tmp, then renamed). Takes seconds;

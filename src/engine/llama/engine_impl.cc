@@ -1,0 +1,184 @@
+#include "engine/llama/engine_impl.h"
+
+#include <algorithm>
+#include <string>
+
+#include "base/try.h"
+#include "engine/llama/chunk_state.h"
+#include "engine/llama/process.h"
+#include "engine/llama/state_blob.h"
+
+namespace kvserve {
+
+Result<SequenceId> LlamaEngine::OpenSequence() {
+  for (std::size_t i = 0; i < sequences_.size(); ++i) {
+    if (sequences_[i].open) continue;
+    sequences_[i] = LlamaSequence{.open = true};
+    return static_cast<SequenceId>(i);
+  }
+  return MakeError(ErrorCode::kResourceExhausted,
+                   "all " + std::to_string(sequences_.size()) + " sequences are in use");
+}
+
+void LlamaEngine::CloseSequence(SequenceId sequence) {
+  if (!CheckOpen(sequence)) return;
+  llama_memory_seq_rm(memory_, sequence, -1, -1);
+  sequences_[static_cast<std::size_t>(sequence)] = LlamaSequence{};
+}
+
+Status LlamaEngine::CheckOpen(SequenceId sequence) const {
+  if (sequence >= 0 && static_cast<std::size_t>(sequence) < sequences_.size() &&
+      sequences_[static_cast<std::size_t>(sequence)].open) {
+    return {};
+  }
+  return MakeError(ErrorCode::kInvalidArgument,
+                   "sequence " + std::to_string(sequence) + " is not open");
+}
+
+Status LlamaEngine::CheckEvaluation(SequenceId sequence, std::span<const Token> tokens,
+                                    std::uint32_t first_position) const {
+  KVSERVE_TRY(CheckOpen(sequence));
+  const LlamaSequence& state = sequences_[static_cast<std::size_t>(sequence)];
+  const auto invalid = [](std::string what) {
+    return MakeError(ErrorCode::kInvalidArgument, std::move(what));
+  };
+  if (tokens.empty() || tokens.size() > chunk_tokens_) {
+    return invalid(std::to_string(tokens.size()) + " tokens in one call, outside 1.." +
+                   std::to_string(chunk_tokens_));
+  }
+  if (first_position != state.next) {
+    return invalid("position " + std::to_string(first_position) + " does not follow the " +
+                   std::to_string(state.next) + " tokens of the sequence");
+  }
+  if (tokens.size() > info_.context_tokens - state.next) {
+    return MakeError(ErrorCode::kResourceExhausted, std::to_string(state.next + tokens.size()) +
+                                                        " tokens exceed the context of " +
+                                                        std::to_string(info_.context_tokens));
+  }
+  for (const Token token : tokens) {
+    if (token < 0 || static_cast<std::uint32_t>(token) >= info_.vocabulary) {
+      return invalid("token " + std::to_string(token) + " is outside 0.." +
+                     std::to_string(info_.vocabulary - 1));
+    }
+  }
+  const std::uint32_t reach =
+      first_position >= window_tokens_ ? first_position + 1 - window_tokens_ : 0;
+  if (window_tokens_ > 0 && state.window_begin > reach) {
+    return MakeError(ErrorCode::kBadInput, "window layers hold tokens from " +
+                                               std::to_string(state.window_begin) + ", position " +
+                                               std::to_string(first_position) + " looks back to " +
+                                               std::to_string(reach));
+  }
+  return {};
+}
+
+Status LlamaEngine::Evaluate(SequenceId sequence, std::span<const Token> tokens,
+                             std::uint32_t first_position, bool logits) {
+  KVSERVE_TRY(CheckEvaluation(sequence, tokens, first_position));
+  const TokenBatch batch(sequence, tokens, first_position, logits);
+  const int code = llama_decode(context_.get(), batch.get());
+  if (code == 0) {
+    sequences_[static_cast<std::size_t>(sequence)].next +=
+        static_cast<std::uint32_t>(tokens.size());
+    return {};
+  }
+  llama_memory_seq_rm(memory_, sequence, static_cast<llama_pos>(first_position), -1);
+  if (code == 1) {
+    return MakeError(ErrorCode::kResourceExhausted,
+                     "the KV cache has no room for " + std::to_string(tokens.size()) + " tokens");
+  }
+  return MakeError(ErrorCode::kInternal, "evaluation failed with code " + std::to_string(code) +
+                                             ": " + LastEngineError());
+}
+
+Result<std::span<const float>> LlamaEngine::Decode(SequenceId sequence, Token token,
+                                                   std::uint32_t position) {
+  KVSERVE_TRY(Evaluate(sequence, std::span(&token, 1), position, true));
+  const float* logits = llama_get_logits_ith(context_.get(), 0);
+  if (logits == nullptr) return MakeError(ErrorCode::kInternal, "no logits after evaluation");
+  return std::span(logits, info_.vocabulary);
+}
+
+Result<std::vector<float>> LlamaEngine::Score(SequenceId sequence, std::span<const Token> tokens,
+                                              std::uint32_t first_position) {
+  std::vector<float> scores;
+  scores.reserve(tokens.size() * info_.vocabulary);
+  for (std::size_t done = 0; done < tokens.size();) {
+    const auto batch =
+        tokens.subspan(done, std::min<std::size_t>(chunk_tokens_, tokens.size() - done));
+    KVSERVE_TRY(Evaluate(sequence, batch, first_position + static_cast<std::uint32_t>(done), true));
+    for (std::size_t i = 0; i < batch.size(); ++i) {
+      const float* logits = llama_get_logits_ith(context_.get(), static_cast<std::int32_t>(i));
+      if (logits == nullptr) return MakeError(ErrorCode::kInternal, "no logits after evaluation");
+      scores.insert(scores.end(), logits, logits + info_.vocabulary);
+    }
+    done += batch.size();
+  }
+  return scores;
+}
+
+Status LlamaEngine::Capture(SequenceId sequence, TokenRange tokens, std::uint32_t total_tokens,
+                            KvBuffer& out) {
+  KVSERVE_TRY(CheckOpen(sequence));
+  const std::uint32_t next = sequences_[static_cast<std::size_t>(sequence)].next;
+  if (tokens.begin >= tokens.end || tokens.end > next || tokens.end > total_tokens) {
+    return MakeError(ErrorCode::kInvalidArgument,
+                     "tokens [" + std::to_string(tokens.begin) + ", " + std::to_string(tokens.end) +
+                         ") are not within the sequence's " + std::to_string(next) +
+                         " or beyond the total of " + std::to_string(total_tokens));
+  }
+  // Saving the scratch sequence copies this chunk only, not everything so far; and its window is
+  // counted from the chunk's own end.
+  llama_memory_seq_cp(memory_, sequence, scratch_, static_cast<llama_pos>(tokens.begin),
+                      static_cast<llama_pos>(tokens.end));
+  blob_.resize(llama_state_seq_get_size(context_.get(), scratch_));
+  const std::size_t written = llama_state_seq_get_data(
+      context_.get(), reinterpret_cast<std::uint8_t*>(blob_.data()), blob_.size(), scratch_);
+  llama_memory_seq_rm(memory_, scratch_, -1, -1);
+  if (written != blob_.size()) {
+    return MakeError(ErrorCode::kInternal, "saving the state failed: " + LastEngineError());
+  }
+  KVSERVE_ASSIGN(const auto state, ParseState(blob_, layout_.has_values));
+  KVSERVE_TRY(CheckState(state, layout_));
+  KVSERVE_TRY(out.Resize(layout_.geometry, tokens, total_tokens));
+  return CopyFromState(state, layout_, out);
+}
+
+Status LlamaEngine::LoadScratch(const ConstKvView& chunk) {
+  std::vector<std::vector<std::byte>> gathered;
+  KVSERVE_TRY(WriteState(StateOf(chunk, layout_, scratch_, gathered), blob_));
+  const std::size_t read = llama_state_seq_set_data(
+      context_.get(), reinterpret_cast<const std::uint8_t*>(blob_.data()), blob_.size(), scratch_);
+  if (read == blob_.size()) return {};
+  llama_memory_seq_rm(memory_, scratch_, -1, -1);
+  return MakeError(ErrorCode::kResourceExhausted, "the KV cache did not take " +
+                                                      std::to_string(chunk.tokens.size()) +
+                                                      " tokens: " + LastEngineError());
+}
+
+Status LlamaEngine::Inject(SequenceId sequence, const ConstKvView& chunk) {
+  KVSERVE_TRY(CheckOpen(sequence));
+  KVSERVE_TRY(CheckChunk(chunk, layout_));
+  LlamaSequence& target = sequences_[static_cast<std::size_t>(sequence)];
+  if (chunk.tokens.begin != target.next) {
+    return MakeError(ErrorCode::kInvalidArgument,
+                     "KV chunk starts at token " + std::to_string(chunk.tokens.begin) +
+                         ", the sequence holds " + std::to_string(target.next));
+  }
+  if (chunk.tokens.end > info_.context_tokens) {
+    return MakeError(ErrorCode::kResourceExhausted, std::to_string(chunk.tokens.end) +
+                                                        " tokens exceed the context of " +
+                                                        std::to_string(info_.context_tokens));
+  }
+  KVSERVE_TRY(LoadScratch(chunk));
+  llama_memory_seq_cp(memory_, scratch_, sequence, -1, -1);
+  llama_memory_seq_rm(memory_, scratch_, -1, -1);
+  target.next = chunk.tokens.end;
+  for (std::size_t cache = 0; cache < layout_.slots.size(); ++cache) {
+    const TokenRange held = chunk.layers[layout_.slots[cache].front()].tokens;
+    if (held.begin != chunk.tokens.begin) target.window_begin = held.begin;
+  }
+  return {};
+}
+
+}  // namespace kvserve

@@ -1,0 +1,93 @@
+// The embedded engine's class; OpenLlamaEngine makes it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "engine/llama/cache_layout.h"
+#include "engine/llama/handles.h"
+#include "engine/llama/llama_engine.h"
+#include "engine/llama/model_text.h"
+
+namespace kvserve {
+
+struct LlamaSequence {
+  bool open = false;
+  std::uint32_t next = 0;          // position of the next token
+  std::uint32_t window_begin = 0;  // window layers hold [window_begin, next)
+};
+
+// Sequence ids 0 .. sequences-1 are the caller's; the one after them is scratch: chunks pass
+// through it, because a saved state is always a whole sequence and loading one empties its sequence
+// first.
+class LlamaEngine final : public Engine {
+ public:
+  LlamaEngine(const LlamaOptions& options, LlamaModel model, LlamaContext context,
+              CacheLayout layout, ModelInfo info)
+      : chunk_tokens_(options.chunk_tokens),
+        model_(std::move(model)),
+        context_(std::move(context)),
+        vocab_(llama_model_get_vocab(model_.get())),
+        memory_(llama_get_memory(context_.get())),
+        layout_(std::move(layout)),
+        info_(std::move(info)),
+        scratch_(static_cast<SequenceId>(options.sequences)),
+        sequences_(options.sequences) {
+    for (std::size_t cache = 0; cache < layout_.slots.size(); ++cache) {
+      window_tokens_ = std::max(window_tokens_, layout_.window_tokens(cache));
+    }
+  }
+
+  [[nodiscard]] const ModelInfo& info() const override { return info_; }
+  [[nodiscard]] Result<std::vector<Token>> Tokenize(std::string_view text, bool add_special,
+                                                    bool parse_special) const override {
+    return TokenizeText(vocab_, text, add_special, parse_special);
+  }
+  [[nodiscard]] std::string TokenText(Token token) const override { return PieceOf(vocab_, token); }
+  [[nodiscard]] Result<std::string> ChatPrompt(
+      std::span<const ChatMessage> messages) const override {
+    return ApplyChatTemplate(model_.get(), messages);
+  }
+  [[nodiscard]] bool EndsGeneration(Token token) const override {
+    return token >= 0 && static_cast<std::uint32_t>(token) < info_.vocabulary &&
+           llama_vocab_is_eog(vocab_, token);
+  }
+
+  [[nodiscard]] Result<SequenceId> OpenSequence() override;
+  void CloseSequence(SequenceId sequence) override;
+  [[nodiscard]] Status Prefill(SequenceId sequence, std::span<const Token> tokens,
+                               std::uint32_t first_position) override {
+    return Evaluate(sequence, tokens, first_position, false);
+  }
+  [[nodiscard]] Result<std::span<const float>> Decode(SequenceId sequence, Token token,
+                                                      std::uint32_t position) override;
+  [[nodiscard]] Result<std::vector<float>> Score(SequenceId sequence, std::span<const Token> tokens,
+                                                 std::uint32_t first_position) override;
+  [[nodiscard]] Status Capture(SequenceId sequence, TokenRange tokens, std::uint32_t total_tokens,
+                               KvBuffer& out) override;
+  [[nodiscard]] Status Inject(SequenceId sequence, const ConstKvView& chunk) override;
+
+ private:
+  [[nodiscard]] Status CheckOpen(SequenceId sequence) const;
+  [[nodiscard]] Status CheckEvaluation(SequenceId sequence, std::span<const Token> tokens,
+                                       std::uint32_t first_position) const;
+  [[nodiscard]] Status Evaluate(SequenceId sequence, std::span<const Token> tokens,
+                                std::uint32_t first_position, bool logits);
+  [[nodiscard]] Status LoadScratch(const ConstKvView& chunk);
+
+  std::uint32_t chunk_tokens_;
+  LlamaModel model_;
+  LlamaContext context_;
+  const llama_vocab* vocab_;
+  llama_memory_t memory_;
+  CacheLayout layout_;
+  ModelInfo info_;
+  SequenceId scratch_;
+  std::vector<LlamaSequence> sequences_;
+  std::uint32_t window_tokens_ = 0;  // of the window layers; 0: none
+  std::vector<std::byte> blob_;      // kept for its capacity
+};
+
+}  // namespace kvserve

@@ -1,0 +1,105 @@
+#include <filesystem>
+#include <string>
+#include <utility>
+
+#include "base/try.h"
+#include "engine/llama/engine_impl.h"
+#include "engine/llama/layout_probe.h"
+#include "engine/llama/llama_engine.h"
+#include "engine/llama/model_file.h"
+#include "engine/llama/process.h"
+
+namespace kvserve {
+namespace {
+
+constexpr DType kDefaultCacheDType = DType::kFloat16;
+
+Status CheckOptions(const LlamaOptions& options) {
+  const auto in_range = [](const char* name, std::int64_t value, std::int64_t low,
+                           std::int64_t high) -> Status {
+    if (value >= low && value <= high) return {};
+    return MakeError(ErrorCode::kInvalidArgument, std::string(name) + " " + std::to_string(value) +
+                                                      " is outside " + std::to_string(low) + ".." +
+                                                      std::to_string(high));
+  };
+  const auto parallel = static_cast<std::int64_t>(llama_max_parallel_sequences());
+  KVSERVE_TRY(in_range("context_tokens", options.context_tokens, 1, kMaxTokens));
+  KVSERVE_TRY(in_range("sequences", options.sequences, 1, parallel - 1));
+  KVSERVE_TRY(in_range("chunk_tokens", options.chunk_tokens, 1, 65536));
+  KVSERVE_TRY(in_range("threads", options.threads, 1, 512));
+  KVSERVE_TRY(in_range("batch_threads", options.batch_threads, 1, 512));
+  KVSERVE_TRY(in_range("context_tokens * sequences",
+                       std::int64_t{options.context_tokens} * options.sequences, 1, kMaxTokens));
+  return options.cache_dtype ? CheckDTypeSupported(*options.cache_dtype) : Status();
+}
+
+Status CheckModel(const llama_model* model, const LlamaOptions& options) {
+  const auto refuse = [&](const char* what) {
+    return MakeError(ErrorCode::kUnsupported,
+                     "model " + options.model_path + ": " + what + " cannot be moved as KV");
+  };
+  if (llama_model_is_recurrent(model) || llama_model_is_hybrid(model)) {
+    return refuse("recurrent state");
+  }
+  if (llama_model_has_encoder(model) || !llama_model_has_decoder(model) ||
+      llama_model_is_diffusion(model)) {
+    return refuse("the state of an encoder or diffusion model");
+  }
+  const llama_rope_type rope = llama_model_rope_type(model);
+  if (rope != LLAMA_ROPE_TYPE_NONE && rope != LLAMA_ROPE_TYPE_NORM &&
+      rope != LLAMA_ROPE_TYPE_NEOX) {
+    return refuse("a cache with several positions per token");
+  }
+  const auto trained = static_cast<std::uint32_t>(llama_model_n_ctx_train(model));
+  if (options.context_tokens > trained) {
+    return MakeError(ErrorCode::kInvalidArgument,
+                     "context_tokens " + std::to_string(options.context_tokens) +
+                         " is above the model's " + std::to_string(trained));
+  }
+  return {};
+}
+
+LlamaContext MakeContext(llama_model* model, const LlamaOptions& options, DType cache_dtype) {
+  llama_context_params params = ContextParams(cache_dtype);
+  params.n_ctx = options.context_tokens * options.sequences;
+  params.n_batch = params.n_ubatch = options.chunk_tokens;
+  params.n_seq_max = options.sequences + 1;
+  params.n_threads = options.threads;
+  params.n_threads_batch = options.batch_threads;
+  return LlamaContext(llama_init_from_model(model, params));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Engine>> OpenLlamaEngine(const LlamaOptions& options) {
+  KVSERVE_TRY(CheckOptions(options));
+  KVSERVE_TRY(CheckGguf(options.model_path));
+  InitEngineLibrary();
+  const DType dtype = options.cache_dtype.value_or(kDefaultCacheDType);
+  ModelInfo info;
+  KVSERVE_ASSIGN(info.fingerprint, FingerprintGguf(options.model_path, dtype));
+  LlamaModel model(
+      llama_model_load_from_file(options.model_path.c_str(), llama_model_default_params()));
+  if (!model) {
+    return MakeError(ErrorCode::kBadInput,
+                     "model " + options.model_path + ": cannot be loaded: " + LastEngineError());
+  }
+  KVSERVE_TRY(CheckModel(model.get(), options));
+  KVSERVE_ASSIGN(auto layout, ProbeCacheLayout(model.get(), dtype));
+  LlamaContext context = MakeContext(model.get(), options, dtype);
+  if (!context) {
+    return MakeError(ErrorCode::kResourceExhausted,
+                     "model " + options.model_path + ": no context: " + LastEngineError());
+  }
+  info.name = MetadataText(model.get(), "general.name");
+  if (info.name.empty()) info.name = std::filesystem::path(options.model_path).stem().string();
+  info.architecture = MetadataText(model.get(), "general.architecture");
+  info.geometry = layout.geometry;
+  info.context_tokens = options.context_tokens;
+  info.vocabulary =
+      static_cast<std::uint32_t>(llama_vocab_n_tokens(llama_model_get_vocab(model.get())));
+  return std::make_unique<LlamaEngine>(options, std::move(model), std::move(context),
+                                       std::move(layout), std::move(info));
+}
+
+}  // namespace kvserve

@@ -1,0 +1,21 @@
+// What a process must settle before the first engine: OpenMP's waiting, llama.cpp's logging.
+#pragma once
+
+#include <string>
+
+namespace kvserve {
+
+// Call first thing in main. Two processes that spin at OpenMP barriers on shared cores slow each
+// other 10-30 times, and libgomp reads OMP_WAIT_POLICY when it is loaded, before main: so, unless
+// the user set it, this sets it to PASSIVE and runs the program again in place (same process id).
+// Returns when nothing is to be done; also, with waiting unchanged, when the program cannot be run
+// again.
+void PrepareProcessForEngines(char** argv);
+
+// Initialises libllama once and sends its log to LastEngineError instead of stderr. Thread-safe.
+void InitEngineLibrary();
+
+// The last error line that libllama logged on this thread, without line end; cleared by reading.
+[[nodiscard]] std::string LastEngineError();
+
+}  // namespace kvserve
