@@ -19,7 +19,7 @@ LAW = {
     "src/kernels": ["src/base"],
     "src/tensorfile": ["src/base"],
     "src/library": ["src/base"],
-    "src/pipeline": ["src/base", "src/library"],
+    "src/pipeline": ["src/base", "src/library", "src/kernels"],
     "src/frame": ["src/base"],
     "src/stages": ["src/pipeline", "src/frame"],
     "src/stages/transforms": ["src/pipeline", "src/kernels"],

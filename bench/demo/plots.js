@@ -40,7 +40,8 @@ function plotJct() {
   const all = DATA.rows.map(row => Math.log10(row.jct_ms / 1e3));
   Plotly.newPlot('jct', traces, layout({
     barmode: 'group', shapes, bargap: .18,
-    yaxis: {type: 'log', title: {text: 'seconds'}, gridcolor: '#e8ebef', dtick: 'D2',
+    yaxis: {type: 'log', title: {text: 'seconds'}, gridcolor: '#e8ebef',
+            tickvals: [.1, .2, .5, 1, 2, 5, 10, 20, 50, 100, 200],
             range: [Math.min(...all) - .35, Math.max(...all) + .15]},
     xaxis: {type: several ? 'multicategory' : 'category'}}), CONFIG);
 }
@@ -87,7 +88,7 @@ function plotStages() {
         margin: {l: 84, r: 16, t: first ? 76 : 30, b: 34},
         title: {text: (several ? model + ', ' : '') + link, font: {size: 14, weight: 600}, x: 0,
                 xref: 'paper', xanchor: 'left', y: first ? .74 : .95, yanchor: 'top'},
-        legend: {orientation: 'h', y: 1.55, x: 0},
+        legend: {orientation: 'h', y: 1.55, x: 0, traceorder: 'normal'},
         xaxis: {gridcolor: '#e8ebef', ticksuffix: ' s', rangemode: 'tozero'},
         yaxis: {autorange: 'reversed', ticksuffix: '  '}}), CONFIG);
       first = false;
@@ -106,8 +107,9 @@ function plotQuality() {
   const traces = labels.map(label => {
     const own = rows.filter(row => row.label === label);
     return {type: 'scatter', mode: 'markers+text', name: label, x: own.map(row => row.compression_ratio),
-            y: own.map(row => Math.max(row.kl, edge)), showlegend: false, textposition: 'top center',
-            text: own.map(row => label + (row.kl > 0 ? '' : ' (exact)')),
+            y: own.map(row => Math.max(row.kl, edge)), showlegend: false,
+            textposition: label === 'lossless' ? 'middle right' : 'top center',
+            text: own.map(row => (row.kl > 0 ? label : `  ${label} (exact)`)),
             marker: {size: 14, color: colorOf(label),
                      symbol: own.map(row => symbols[DATA.models.indexOf(row.model) % 2])},
             hovertext: own.map(row => `${row.model}, ${label}: ratio ` +

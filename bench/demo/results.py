@@ -58,8 +58,8 @@ def rows(run: ModelRun) -> list[dict]:
     groups: dict[tuple, list[Sample]] = {}
     for sample in run.samples:
         groups.setdefault((sample.link_mbps, sample.profile), []).append(sample)
-    return [row(run, mbps, profile, samples, reference)
-            for (mbps, profile), samples in groups.items()]
+    ordered = sorted(groups, key=lambda key: (key[0] or math.inf, plan.PROFILES.index(key[1])))
+    return [row(run, mbps, profile, groups[mbps, profile], reference) for mbps, profile in ordered]
 
 
 def find(all_rows: list[dict], model: str, mbps: float, policy: str) -> dict | None:

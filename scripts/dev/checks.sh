@@ -37,10 +37,15 @@ sources() { git ls-files --cached --others --exclude-standard -- '*.cc' '*.h' '*
 
 check_format() { sources | xargs -r clang-format-14 --dry-run --Werror; }
 
+python_tests() { PYTHONPATH=bench "$VENV_PYTHON" -m unittest -q demo.demo_test; }
+
+# All checks run, so that one round shows everything.
 lint_all() {
-  step 'include law: self-test' "$BASE_PYTHON" scripts/include_law.py --self-test
-  step 'include law' "$BASE_PYTHON" scripts/include_law.py
-  step 'file lengths' "$BASE_PYTHON" scripts/file_lengths.py
-  step 'clang-format' check_format
-  step 'clang-tidy' "$BASE_PYTHON" scripts/tidy.py build/release
+  local failed=0
+  step 'include law: self-test' "$BASE_PYTHON" scripts/include_law.py --self-test || failed=1
+  step 'include law' "$BASE_PYTHON" scripts/include_law.py || failed=1
+  step 'file lengths' "$BASE_PYTHON" scripts/file_lengths.py || failed=1
+  step 'clang-format' check_format || failed=1
+  step 'clang-tidy' "$BASE_PYTHON" scripts/tidy.py build/release || failed=1
+  return "$failed"
 }

@@ -3,14 +3,19 @@
 readonly LOGS=build/log
 readonly CORES=$(nproc)
 
-# step "what" command...: runs the command in this shell, prints its duration; a failing step ends
-# ./dev with its exit status.
+# step "what" command...: runs the command in this shell, prints its duration and returns its status.
+# `set -e` is off inside the command: a function given here ends with what can fail, or says die.
 step() {
-  local what=$1 started=$SECONDS
+  local what=$1 started=$SECONDS status=0
   shift
   printf '==> %s\n' "$what"
-  "$@"
-  printf '    %s: %d s\n' "$what" $((SECONDS - started))
+  "$@" || status=$?
+  if ((status == 0)); then
+    printf '    %s: %d s\n' "$what" $((SECONDS - started))
+  else
+    printf '    %s: FAILED (status %d) after %d s\n' "$what" "$status" $((SECONDS - started))
+  fi
+  return "$status"
 }
 
 die() {
