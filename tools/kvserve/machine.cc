@@ -1,11 +1,11 @@
 #include "machine.h"
 
-#include <hwy/targets.h>
 #include <sched.h>
 
-#include <cstdint>
 #include <filesystem>
 #include <fstream>
+
+#include "kernels/isa/isa.h"
 
 namespace kvserve::tool {
 namespace {
@@ -29,23 +29,13 @@ std::string FirstGpu() {
   return ProcValue(gpus->path() / "information", "Model");
 }
 
-std::string WidestIsa() {
-#ifdef HWY_COMPILE_ONLY_SCALAR
-  return "scalar";
-#else
-  const auto targets = static_cast<std::uint64_t>(hwy::SupportedTargets());
-  const std::uint64_t best = targets & (~targets + 1);  // targets are ordered, best lowest
-  return hwy::TargetName(static_cast<std::int64_t>(best));
-#endif
-}
-
 }  // namespace
 
 Machine DescribeMachine() {
   Machine machine;
   machine.cpu = ProcValue("/proc/cpuinfo", "model name");
   if (machine.cpu.empty()) machine.cpu = "unknown";
-  machine.isa = WidestIsa();
+  machine.isa = ActiveIsa();
   cpu_set_t set;
   if (sched_getaffinity(0, sizeof(set), &set) == 0) {
     machine.cores = static_cast<unsigned>(CPU_COUNT(&set));

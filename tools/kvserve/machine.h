@@ -7,7 +7,7 @@ namespace kvserve::tool {
 
 struct Machine {
   std::string cpu;     // model name; "unknown" where the system does not say
-  std::string isa;     // widest instruction set that the SIMD kernels of this build may use
+  std::string isa;     // that the kernels use in this process
   unsigned cores = 0;  // usable by this process
   std::string gpu;     // model of the first GPU; empty: none
 };

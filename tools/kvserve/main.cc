@@ -5,6 +5,7 @@
 #include <string>
 
 #include "command.h"
+#include "kernels/isa/isa.h"
 
 namespace kvserve::tool {
 
@@ -49,6 +50,10 @@ int Run(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     PrintError(std::string(error.what()) + " (see --help)");
     return ExitStatus(ErrorCode::kInvalidArgument);
+  }
+  if (const auto isa = PinnedIsa(); !isa) {
+    PrintError("KVSERVE_ISA: " + isa.error().message);
+    if (isa.error().code == ErrorCode::kInvalidArgument) return ExitStatus(isa.error().code);
   }
   if (const Status status = invocation.run(); !status) {
     PrintError(status.error().message);

@@ -1,0 +1,25 @@
+// What encode and decode tell about their work.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+
+#include "command.h"
+#include "kvserve/codec.h"
+
+namespace kvserve::tool {
+
+struct CodecReport {
+  std::uint64_t raw_bytes = 0;  // in the cache's dtype
+  std::uint64_t wire_bytes = 0;
+  std::uint64_t frames = 0;
+  double seconds = 0.0;  // in the codec; reading and writing files is not counted
+  StageSeconds stage_seconds;
+};
+
+// As JSON, or as a table of the same figures; `seconds_key` names report.seconds, and the members
+// of the object `extra` are added.
+void PrintCodecReport(const Invocation& invocation, const CodecReport& report,
+                      const char* seconds_key, nlohmann::json extra);
+
+}  // namespace kvserve::tool

@@ -1,0 +1,127 @@
+// kvserve decode: a file of frames becomes a KV file.
+#include <memory>
+
+#include "base/clock.h"
+#include "base/try.h"
+#include "codec_report.h"
+#include "command.h"
+#include "frame_sequence.h"
+#include "kvserve/codec.h"
+#include "progress.h"
+#include "tensorfile/dtype_convert.h"
+#include "tensorfile/input_file.h"
+#include "tensorfile/kv_file.h"
+
+namespace kvserve::tool {
+namespace {
+
+struct Arguments {
+  std::string input;
+  std::string output;
+  std::string dtype;
+  bool clamp = false;
+};
+
+// Decodes all frames into `output`; returns the number of clamped values.
+Result<std::uint64_t> DecodeFrames(std::span<const std::byte> bytes, const FrameSequence& sequence,
+                                   DType dtype, KvFileWriter& output, CodecReport& report) {
+  Progress progress("decode", sequence.frame_begin.size());
+  KvBuffer chunk;
+  KvBuffer converted;
+  std::uint64_t clamped = 0;
+  for (std::size_t i = 0; i < sequence.frame_begin.size(); ++i) {
+    const std::size_t offset = sequence.frame_begin[i];
+    {
+      const ScopedTimer timer(report.seconds);
+      const auto used = DecodeFrame(bytes.subspan(offset), {}, chunk, &report.stage_seconds);
+      if (!used) return FrameError(i, offset, used.error());
+    }
+    const KvBuffer* result = &chunk;
+    if (dtype != sequence.info.geometry.dtype) {
+      KVSERVE_ASSIGN(const std::uint64_t count, ConvertDType(std::as_const(chunk).view(), dtype,
+                                                             OutOfRangePolicy::kClamp, converted));
+      clamped += count;
+      result = &converted;
+    }
+    KVSERVE_TRY(output.Write(result->view()));
+    progress.Set(i + 1);
+  }
+  return clamped;
+}
+
+Result<DType> TargetDType(const std::string& name, DType frames) {
+  if (name.empty()) return frames;
+  KVSERVE_ASSIGN(const DType dtype, ParseDType(name));
+  KVSERVE_TRY(CheckDTypeSupported(dtype));
+  return dtype;
+}
+
+Status DecodeFile(const Arguments& arguments, DType dtype, std::span<const std::byte> bytes,
+                  const FrameSequence& sequence, const Invocation& invocation) {
+  KvFileInfo info = sequence.info;
+  if (dtype != info.geometry.dtype) {
+    // A fingerprint covers the cache's dtype: the converted values belong to no known cache.
+    info.geometry.dtype = dtype;
+    info.model = {};
+    info.key = {};
+  }
+  KVSERVE_ASSIGN(KvFileWriter output, KvFileWriter::Create(arguments.output, info));
+  CodecReport report;
+  report.raw_bytes = RawBytes(sequence.info);
+  report.wire_bytes = bytes.size();
+  report.frames = sequence.frame_begin.size();
+  KVSERVE_ASSIGN(const std::uint64_t clamped, DecodeFrames(bytes, sequence, dtype, output, report));
+  if (clamped > 0 && !arguments.clamp) {
+    return MakeError(ErrorCode::kBadInput,
+                     std::to_string(clamped) + " values are beyond the range of " +
+                         std::string(DTypeName(dtype)) + "; --clamp limits them");
+  }
+  KVSERVE_TRY(output.Commit());
+  PrintCodecReport(invocation, report, "decode_s",
+                   {{"dtype", DTypeName(dtype)}, {"clamped_values", clamped}});
+  return {};
+}
+
+Status DecodeBytes(const Arguments& arguments, std::span<const std::byte> bytes,
+                   const Invocation& invocation) {
+  KVSERVE_ASSIGN(const FrameSequence sequence, ReadFrameSequence(bytes));
+  KVSERVE_ASSIGN(const DType dtype, TargetDType(arguments.dtype, sequence.info.geometry.dtype));
+  return DecodeFile(arguments, dtype, bytes, sequence, invocation);
+}
+
+Status RunDecode(const Arguments& arguments, const Invocation& invocation) {
+  KVSERVE_TRY(TargetDType(arguments.dtype, DType::kFloat16));  // usage before any reading
+  KVSERVE_ASSIGN(const auto bytes, ReadFile(arguments.input));
+  if (auto status = DecodeBytes(arguments, bytes, invocation); !status) {
+    return MakeError(status.error().code, arguments.input + ": " + status.error().message);
+  }
+  return {};
+}
+
+}  // namespace
+
+void AddDecode(CLI::App& app, Invocation& invocation) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App& command = *app.add_subcommand("decode", "Restore a KV file from a file of frames");
+  command.add_option("x.kvs", arguments->input, "File of frames")->required();
+  command.add_option("-o,--output", arguments->output, "KV file to write (.safetensors)")
+      ->required();
+  CLI::Option* const dtype = command.add_option(
+      "--dtype", arguments->dtype,
+      "Convert the values to float16, bfloat16 or float32; without it they keep their type");
+  command
+      .add_flag("--clamp", arguments->clamp,
+                "Limit values beyond the range of --dtype and count them, instead of failing")
+      ->needs(dtype);
+  AddJsonFlag(command, invocation);
+  command.footer(
+      "Converted values lose the model fingerprint, which covers the type.\n"
+      "Examples:\n"
+      "  kvserve decode kv.kvs -o kv.safetensors\n"
+      "  kvserve decode kv.kvs -o kv.safetensors --dtype float16 --clamp --json");
+  command.callback([arguments, &invocation] {
+    invocation.run = [arguments, &invocation] { return RunDecode(*arguments, invocation); };
+  });
+}
+
+}  // namespace kvserve::tool

@@ -1,0 +1,111 @@
+// kvserve encode: a KV file becomes a file of frames.
+#include <algorithm>
+#include <charconv>
+#include <memory>
+
+#include "base/clock.h"
+#include "base/try.h"
+#include "codec_report.h"
+#include "command.h"
+#include "kvserve/codec.h"
+#include "profile_argument.h"
+#include "progress.h"
+#include "tensorfile/kv_file.h"
+
+namespace kvserve::tool {
+namespace {
+
+struct Arguments {
+  std::string profile;
+  std::string frame_tokens = "256";
+  std::string input;
+  std::string output;
+};
+
+// Tokens per frame; kMaxTokens stands for all.
+Result<std::uint32_t> ParseFrameTokens(const std::string& text) {
+  if (text == "all") return kMaxTokens;
+  std::uint32_t tokens = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), tokens);
+  if (error != std::errc() || end != text.data() + text.size() || tokens < 1 ||
+      tokens > kMaxTokens) {
+    return MakeError(ErrorCode::kInvalidArgument, "--frame-tokens " + text +
+                                                      " is not 'all' or a number within 1.." +
+                                                      std::to_string(kMaxTokens));
+  }
+  return tokens;
+}
+
+Status EncodeFile(const KvFileReader& input, const Profile& profile, std::uint32_t frame_tokens,
+                  OutputFile& output, CodecReport& report) {
+  const KvFileInfo& info = input.info();
+  Progress progress("encode", info.tokens.size());
+  KvBuffer chunk;
+  std::vector<std::byte> frame;
+  for (TokenRange tokens{info.tokens.begin, info.tokens.begin}; tokens.end < info.tokens.end;) {
+    tokens = {tokens.end, tokens.end + std::min(frame_tokens, info.tokens.end - tokens.end)};
+    KVSERVE_TRY(input.Read(tokens, chunk));
+    EncodeOptions options;
+    options.model = info.model;
+    options.prompt_tokens = info.prompt_tokens;
+    if (tokens.end == info.tokens.end) options.key = info.key;  // the file names no shorter prefix
+    frame.clear();
+    {
+      const ScopedTimer timer(report.seconds);
+      KVSERVE_TRY(
+          EncodeFrame(std::as_const(chunk).view(), profile, options, frame, &report.stage_seconds));
+    }
+    KVSERVE_TRY(output.Append(frame));
+    report.wire_bytes += frame.size();
+    ++report.frames;
+    progress.Set(tokens.end - info.tokens.begin);
+  }
+  return {};
+}
+
+Status RunEncode(const Arguments& arguments, const Invocation& invocation) {
+  // Usage first: a wrong profile must not cost the reading of a large file.
+  KVSERVE_ASSIGN(const std::uint32_t frame_tokens, ParseFrameTokens(arguments.frame_tokens));
+  KVSERVE_ASSIGN(const Profile profile, LoadProfile(arguments.profile));
+  KVSERVE_ASSIGN(const KvFileReader input, KvFileReader::Open(arguments.input));
+  if (input.info().tokens.empty()) {
+    return MakeError(ErrorCode::kBadInput, arguments.input + " holds no tokens");
+  }
+  KVSERVE_ASSIGN(OutputFile output, OutputFile::Create(arguments.output));
+  CodecReport report;
+  report.raw_bytes = RawBytes(input.info());
+  if (auto status = EncodeFile(input, profile, frame_tokens, output, report); !status) {
+    return MakeError(status.error().code, arguments.input + ": " + status.error().message);
+  }
+  KVSERVE_TRY(output.Commit());
+  nlohmann::json extra = {{"profile", profile.name}, {"frame_tokens", arguments.frame_tokens}};
+  PrintCodecReport(invocation, report, "encode_s", std::move(extra));
+  return {};
+}
+
+}  // namespace
+
+void AddEncode(CLI::App& app, Invocation& invocation) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App& command = *app.add_subcommand("encode", "Compress a KV file to a file of frames");
+  command
+      .add_option("kv.safetensors", arguments->input,
+                  "KV file: tensors k.<layer>, v.<layer>, [token, head, dim]")
+      ->required();
+  command.add_option("-o,--output", arguments->output, "File of frames to write (.kvs)")
+      ->required();
+  command.add_option("--profile", arguments->profile, kProfileHelp)->required();
+  command.add_option("--frame-tokens", arguments->frame_tokens, "Tokens per frame, or 'all'")
+      ->capture_default_str();
+  AddJsonFlag(command, invocation);
+  command.footer(
+      "Examples:\n"
+      "  kvserve encode --profile lossless kv.safetensors -o kv.kvs\n"
+      "  kvserve encode --profile 'hadamard|uniform:k_levels=16,v_levels=8|rans' \\\n"
+      "      --frame-tokens all kv.safetensors -o kv.kvs --json");
+  command.callback([arguments, &invocation] {
+    invocation.run = [arguments, &invocation] { return RunEncode(*arguments, invocation); };
+  });
+}
+
+}  // namespace kvserve::tool

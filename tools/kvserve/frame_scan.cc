@@ -1,0 +1,85 @@
+#include "frame_scan.h"
+
+#include <cstring>
+
+#include "base/hash.h"
+#include "frame/layout.h"
+
+namespace kvserve::tool {
+namespace {
+
+using Bytes = std::span<const std::byte>;
+
+template <typename T>
+T At(Bytes bytes, std::size_t offset) {
+  T value;
+  std::memcpy(&value, bytes.data() + offset, sizeof(T));
+  return value;
+}
+
+bool HeaderChecksumHolds(Bytes header) {
+  std::vector<std::byte> hashed(header.begin(), header.end());
+  std::memset(hashed.data() + kChecksumOffset, 0, sizeof(std::uint64_t));
+  return Hash64(hashed) == At<std::uint64_t>(header, kChecksumOffset);
+}
+
+// Fills what a damaged frame still says. `bytes` starts at the frame; ReadFrame refused it.
+void Salvage(Bytes bytes, ScannedFrame& frame) {
+  if (bytes.size() < kPrefixBytes || At<std::uint16_t>(bytes, kVersionOffset) != kFrameVersion) {
+    return;
+  }
+  const auto header_bytes = At<std::uint32_t>(bytes, kHeaderBytesOffset);
+  const auto frame_bytes = At<std::uint64_t>(bytes, kFrameBytesOffset);
+  if (header_bytes < kPrefixBytes || header_bytes > kMaxHeaderBytes ||
+      header_bytes > bytes.size() || frame_bytes < header_bytes) {
+    return;
+  }
+  const Bytes header = bytes.first(header_bytes);
+  if (!HeaderChecksumHolds(header)) return;
+  auto body = DecodeHeaderBody(header.subspan(kPrefixBytes), kFrameVersion,
+                               At<std::uint64_t>(bytes, kFeaturesOffset));
+  if (!body) return;
+  frame.header = std::move(body->header);
+  if (frame_bytes <= bytes.size()) frame.frame_bytes = frame_bytes;
+  Bytes rest = bytes.subspan(header_bytes);
+  for (const SectionEntry& entry : body->sections) {
+    ScannedSection section{entry.kind, entry.bytes, entry.checksum, false};
+    const bool whole = entry.bytes <= rest.size();
+    if (whole) {
+      const auto seed = static_cast<std::uint64_t>(entry.kind);
+      section.checksum_ok = Hash64(rest.first(entry.bytes), seed) == entry.checksum;
+    }
+    rest = rest.subspan(whole ? entry.bytes : rest.size());
+    frame.sections.push_back(section);
+  }
+}
+
+}  // namespace
+
+std::vector<ScannedFrame> ScanFrames(std::span<const std::byte> bytes) {
+  std::vector<ScannedFrame> frames;
+  for (std::size_t offset = 0; offset < bytes.size();) {
+    ScannedFrame frame;
+    frame.offset = offset;
+    auto view = ReadFrame(bytes.subspan(offset));
+    if (view) {
+      frame.frame_bytes = view->frame_bytes;
+      frame.header = std::move(view->header);
+      for (std::size_t i = 0; i < view->sections.size(); ++i) {
+        const Section& section = view->sections[i];
+        frame.sections.push_back(
+            {section.kind, section.bytes.size(), view->section_checksums[i], true});
+      }
+    } else {
+      frame.error = view.error();
+      Salvage(bytes.subspan(offset), frame);
+    }
+    const std::size_t step = frame.frame_bytes;
+    frames.push_back(std::move(frame));
+    if (step == 0) break;
+    offset += step;
+  }
+  return frames;
+}
+
+}  // namespace kvserve::tool

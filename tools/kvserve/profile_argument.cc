@@ -1,0 +1,101 @@
+#include "profile_argument.h"
+
+#include <charconv>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "base/try.h"
+#include "kvserve/codec.h"
+#include "tensorfile/input_file.h"
+
+namespace kvserve::tool {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::uint64_t kMaxFileBytes = 1 << 20;
+constexpr std::string_view kDelimiters = "|:=,";
+
+tl::unexpected<Error> Wrong(const std::string& message) {
+  return MakeError(ErrorCode::kInvalidArgument, message);
+}
+
+// A name or word that cannot change the structure of the short form it goes into.
+Result<std::string> Word(const Json& value, const std::string& what) {
+  if (!value.is_string()) return Wrong(what + " is not a string");
+  std::string text = value.get<std::string>();
+  if (text.empty() || text.find_first_of(kDelimiters) != std::string::npos) {
+    return Wrong(what + " '" + text + "' is not one word");
+  }
+  return text;
+}
+
+Result<std::string> ValueWord(const Json& value, const std::string& what) {
+  if (value.is_boolean()) return std::string(value.get<bool>() ? "true" : "false");
+  if (!value.is_number()) return Word(value, what);
+  char text[32];
+  const auto end = std::to_chars(text, text + sizeof(text), value.get<double>()).ptr;
+  return std::string(text, end);
+}
+
+Result<std::string> StageText(const Json& stage, std::size_t index) {
+  const std::string where = "stages[" + std::to_string(index) + "]";
+  if (!stage.is_object() || !stage.contains("name")) return Wrong(where + " has no name");
+  KVSERVE_ASSIGN(std::string text, Word(stage["name"], where + ".name"));
+  for (const auto& item : stage.items()) {
+    if (item.key() == "name") continue;
+    if (item.key() != "parameters" || !item.value().is_object()) {
+      return Wrong(where + ": '" + item.key() + "' is not name or an object of parameters");
+    }
+    char separator = ':';
+    for (const auto& parameter : item.value().items()) {
+      const std::string what = where + ".parameters." + parameter.key();
+      KVSERVE_ASSIGN(const std::string key, Word(parameter.key(), what));
+      KVSERVE_ASSIGN(const std::string value, ValueWord(parameter.value(), what));
+      text += separator + key + "=" + value;
+      separator = ',';
+    }
+  }
+  return text;
+}
+
+Result<std::string> ShortForm(const Json& document) {
+  if (!document.is_object() || document.size() != 1) {
+    return Wrong("a profile file has one key, \"profile\" or \"stages\"");
+  }
+  const std::string key = document.begin().key();
+  const Json& value = document.begin().value();
+  if (key == "profile" && value.is_string()) return value.get<std::string>();
+  if (key != "stages" || !value.is_array()) {
+    return Wrong("key '" + key + "' is not a \"profile\" text or a \"stages\" list");
+  }
+  std::string text;
+  for (std::size_t i = 0; i < value.size(); ++i) {
+    KVSERVE_ASSIGN(const std::string stage, StageText(value[i], i));
+    text += (i > 0 ? "|" : "") + stage;
+  }
+  return text;
+}
+
+Result<Profile> ParseFile(const std::vector<std::byte>& bytes) {
+  const auto* const text = reinterpret_cast<const char*>(bytes.data());
+  const Json document = Json::parse(text, text + bytes.size(), nullptr, false);
+  if (document.is_discarded()) return Wrong("is not valid JSON");
+  KVSERVE_ASSIGN(const std::string short_form, ShortForm(document));
+  return ParseProfile(short_form);
+}
+
+}  // namespace
+
+Result<Profile> LoadProfile(const std::string& argument) {
+  const std::string_view ending = ".json";
+  const bool file =
+      argument.find('/') != std::string::npos || std::string_view(argument).ends_with(ending);
+  if (!file) return ParseProfile(argument);
+  KVSERVE_ASSIGN(const auto bytes, ReadFile(argument, kMaxFileBytes));
+  auto profile = ParseFile(bytes);
+  if (!profile) return MakeError(profile.error().code, argument + ": " + profile.error().message);
+  return profile;
+}
+
+}  // namespace kvserve::tool

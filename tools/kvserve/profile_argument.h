@@ -1,0 +1,22 @@
+// The argument of --profile: a short form, a preset, or a JSON file.
+#pragma once
+
+#include <string>
+
+#include "kvserve/error.h"
+#include "kvserve/profile.h"
+
+namespace kvserve::tool {
+
+// Text with a '/' or the ending ".json" names a file, which is one of
+//   {"profile": "hadamard|uniform:k_levels=16|rans"}
+//   {"stages": [{"name": "hadamard"}, {"name": "uniform", "parameters": {"k_levels": 16}}, ...]}
+// Anything else is a short form. kInvalidArgument says which key, stage or value is wrong;
+// kBadInput when the file cannot be read.
+[[nodiscard]] Result<Profile> LoadProfile(const std::string& argument);
+
+inline constexpr const char* kProfileHelp =
+    "Short form such as 'hadamard|uniform:k_levels=16,v_levels=8|rans', a preset (none, lossless), "
+    "or a JSON file";
+
+}  // namespace kvserve::tool
