@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "base/half.h"
+#include "kernels/convert/convert.h"
 
 namespace kvserve {
 namespace {
@@ -39,20 +40,12 @@ struct Float32Element {
   static Bits Store(float value) { return Clamp(value, kMaxFloat32); }
 };
 
+// Visits elements one by one: planes whose channels are apart.
 template <typename Element, typename Byte, typename Float, typename Step>
 void ForEach(const BasicPlaneView<Byte>& plane, Float* values, Step step) {
-  const auto size = static_cast<std::int64_t>(sizeof(typename Element::Bits));
   for (std::uint32_t token = 0; token < plane.tokens; ++token) {
     for (std::uint32_t head = 0; head < plane.heads; ++head) {
-      Byte* at = plane.at(token, head, 0);
-      if (plane.dim_stride == 1) {  // a constant step, so that the copy vectorises
-        for (std::uint32_t d = 0; d < plane.dim; ++d) step(at + d * size, values[d]);
-      } else {
-        for (std::uint32_t d = 0; d < plane.dim; ++d) {
-          step(at + d * plane.dim_stride * size, values[d]);
-        }
-      }
-      values += plane.dim;
+      for (std::uint32_t d = 0; d < plane.dim; ++d) step(plane.at(token, head, d), *values++);
     }
   }
 }
@@ -74,9 +67,35 @@ void Store(const float* values, const PlaneView& plane) {
   });
 }
 
+// Calls run(bytes, first value, values) for the longest runs that lie together in memory.
+template <typename Byte, typename Run>
+void ForEachRun(const BasicPlaneView<Byte>& plane, Run run) {
+  const std::size_t size = DTypeBytes(plane.dtype);
+  const auto visit = [&](Byte* at, std::size_t first, std::size_t count) {
+    run(std::span<Byte>(at, count * size), first, count);
+  };
+  const std::size_t columns = std::size_t{plane.heads} * plane.dim;
+  if (plane.contiguous()) return visit(plane.data, 0, plane.values());
+  for (std::uint32_t token = 0; token < plane.tokens; ++token) {
+    if (plane.head_stride == plane.dim) {
+      visit(plane.at(token, 0, 0), token * columns, columns);
+      continue;
+    }
+    for (std::uint32_t head = 0; head < plane.heads; ++head) {
+      visit(plane.at(token, head, 0), token * columns + std::size_t{head} * plane.dim, plane.dim);
+    }
+  }
+}
+
 }  // namespace
 
 void LoadFloats(const ConstPlaneView& plane, std::span<float> out) {
+  if (plane.dim_stride == 1) {
+    return ForEachRun(plane,
+                      [&](std::span<const std::byte> bytes, std::size_t first, std::size_t count) {
+                        ToFloat(plane.dtype, bytes, out.subspan(first, count));
+                      });
+  }
   switch (plane.dtype) {
     case DType::kFloat16: return Load<Float16Element>(plane, out.data());
     case DType::kBFloat16: return Load<BFloat16Element>(plane, out.data());
@@ -85,6 +104,12 @@ void LoadFloats(const ConstPlaneView& plane, std::span<float> out) {
 }
 
 void StoreFloats(std::span<const float> values, const PlaneView& plane) {
+  // The kernel keeps infinities, so planes that have some go element by element.
+  if (plane.dim_stride == 1 && !FindNonFinite(values)) {
+    return ForEachRun(plane, [&](std::span<std::byte> bytes, std::size_t first, std::size_t count) {
+      (void)FromFloat(plane.dtype, values.subspan(first, count), bytes);
+    });
+  }
   switch (plane.dtype) {
     case DType::kFloat16: return Store<Float16Element>(values.data(), plane);
     case DType::kBFloat16: return Store<BFloat16Element>(values.data(), plane);

@@ -17,24 +17,21 @@ using testing::StridedChunk;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-TEST(PlaneFloats, LoadsAnyStrides) {
+TEST(PlaneFloats, LoadsAndStoresAnyStrides) {
   for (const DType dtype : {DType::kFloat16, DType::kBFloat16, DType::kFloat32}) {
-    const auto geometry = MakeGeometry(dtype, {{3, 5, 7}});
-    const KvBuffer chunk = MakeChunk(geometry, {0, 9});
-    const StridedChunk strided(chunk.view());
-    EXPECT_EQ(PlaneValues(chunk.view().layers[0].k), PlaneValues(strided.const_view().layers[0].k));
-    EXPECT_EQ(PlaneValues(chunk.view().layers[0].v), PlaneValues(strided.const_view().layers[0].v));
-  }
-}
-
-TEST(PlaneFloats, StoresAnyStrides) {
-  for (const DType dtype : {DType::kFloat16, DType::kBFloat16, DType::kFloat32}) {
-    const auto geometry = MakeGeometry(dtype, {{3, 5, 7}});
-    const KvBuffer chunk = MakeChunk(geometry, {0, 9});
-    const StridedChunk copy(chunk.view(), false);
-    StoreFloats(PlaneValues(chunk.view().layers[0].k), copy.view().layers[0].k);
-    StoreFloats(PlaneValues(chunk.view().layers[0].v), copy.view().layers[0].v);
-    EXPECT_EQ(testing::Difference(chunk.view(), copy.const_view()), "");
+    for (const testing::Layout layout : testing::kLayouts) {
+      const auto geometry = MakeGeometry(dtype, {{3, 5, 7}});
+      const KvBuffer chunk = MakeChunk(geometry, {0, 9});
+      const StridedChunk strided(chunk.view(), layout);
+      const auto k = PlaneValues(chunk.view().layers[0].k);
+      const auto v = PlaneValues(chunk.view().layers[0].v);
+      EXPECT_EQ(PlaneValues(strided.const_view().layers[0].k), k);
+      EXPECT_EQ(PlaneValues(strided.const_view().layers[0].v), v);
+      const StridedChunk stored(chunk.view(), layout, false);
+      StoreFloats(k, stored.view().layers[0].k);
+      StoreFloats(v, stored.view().layers[0].v);
+      EXPECT_EQ(testing::Difference(chunk.view(), stored.const_view()), "");
+    }
   }
 }
 

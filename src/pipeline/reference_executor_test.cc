@@ -138,7 +138,7 @@ TEST(ReferenceExecutor, NativeChainsKeepEveryBit) {
       const auto coded = Encode(profile, chunk.view());
       EXPECT_TRUE(coded.side.empty());
       EXPECT_TRUE(coded.classes.empty());
-      const StridedChunk out(chunk.view(), false);
+      const StridedChunk out(chunk.view(), testing::Layout::kTransposed, false);
       ASSERT_TRUE(Decode(profile, coded, out.view()));
       EXPECT_EQ(Difference(chunk.view(), out.const_view()), "");
     }
@@ -157,7 +157,7 @@ TEST(ReferenceExecutor, BytesDependOnValuesAlone) {
       EXPECT_EQ(coded.symbols, other.symbols);
     }
     KvBuffer contiguous = Correlated(DType::kBFloat16);
-    const StridedChunk out(chunk.view(), false);
+    const StridedChunk out(chunk.view(), testing::Layout::kTransposed, false);
     ASSERT_TRUE(Decode(profile, coded, contiguous.view()));
     ASSERT_TRUE(Decode(profile, coded, out.view()));
     EXPECT_EQ(Difference(std::as_const(contiguous).view(), out.const_view()), "");

@@ -86,7 +86,7 @@ KvBuffer MakeRandomBits(const KvGeometry& geometry, TokenRange tokens, std::uint
   return buffer;
 }
 
-StridedChunk::StridedChunk(const ConstKvView& source, bool copy) {
+StridedChunk::StridedChunk(const ConstKvView& source, Layout layout, bool copy) {
   view_.geometry = source.geometry;
   view_.tokens = source.tokens;
   const auto relay = [&](const ConstPlaneView& from) {
@@ -95,12 +95,18 @@ StridedChunk::StridedChunk(const ConstKvView& source, bool copy) {
     to.tokens = from.tokens;
     to.heads = from.heads;
     to.dim = from.dim;
-    to.token_stride = 2;
-    to.dim_stride = 2 * std::int64_t{from.tokens} + 2;
-    to.head_stride = to.dim_stride * from.dim;
+    if (layout == Layout::kTransposed) {
+      to.token_stride = 2;
+      to.dim_stride = 2 * std::int64_t{from.tokens} + 2;
+      to.head_stride = to.dim_stride * from.dim;
+    } else {
+      to.head_stride = from.dim + (layout == Layout::kHeadGaps ? 3 : 0);
+      to.token_stride = to.head_stride * from.heads + 5;
+    }
     const std::size_t size = DTypeBytes(from.dtype);
-    storage_.emplace_back(static_cast<std::size_t>(to.head_stride) * from.heads * size + 1,
-                          std::byte{0xA5});
+    const auto elements =
+        to.token_stride * from.tokens + to.head_stride * from.heads + to.dim_stride * from.dim;
+    storage_.emplace_back(static_cast<std::size_t>(elements) * size, std::byte{0xA5});
     to.data = storage_.back().data();
     for (std::uint32_t t = 0; copy && t < from.tokens; ++t) {
       for (std::uint32_t h = 0; h < from.heads; ++h) {

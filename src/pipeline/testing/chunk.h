@@ -25,10 +25,15 @@ struct LayerShape {
 [[nodiscard]] KvBuffer MakeRandomBits(const KvGeometry& geometry, TokenRange tokens,
                                       std::uint32_t seed = 1);
 
-// Another layout of a chunk: planes stored [head, dim, token] with gaps between the tokens.
+// Another layout of a chunk, with gaps: [head, dim, token] (keys of a paged block), or contiguous
+// channels with gaps between tokens, or also between heads.
+enum class Layout { kTransposed, kTokenGaps, kHeadGaps };
+inline constexpr Layout kLayouts[] = {Layout::kTransposed, Layout::kTokenGaps, Layout::kHeadGaps};
+
 class StridedChunk {
  public:
-  explicit StridedChunk(const ConstKvView& source, bool copy = true);
+  explicit StridedChunk(const ConstKvView& source, Layout layout = Layout::kTransposed,
+                        bool copy = true);
   [[nodiscard]] const KvView& view() const { return view_; }
   [[nodiscard]] ConstKvView const_view() const;
 
