@@ -1,0 +1,87 @@
+#include "stages/testing/chains.h"
+
+#include <algorithm>
+
+#include "pipeline/settings.h"
+#include "pipeline/stage_lookup.h"
+#include "stages/registry.h"
+
+namespace kvserve::testing {
+namespace {
+
+std::vector<const StageInfo*> OfKind(StageKind kind) {
+  std::vector<const StageInfo*> infos;
+  for (const StageEntry& entry : BuiltinStages()) {
+    if (entry.info->kind == kind) infos.push_back(entry.info);
+  }
+  return infos;
+}
+
+const StageInfo* RealQuantizer() {
+  for (const StageInfo* info : OfKind(StageKind::kQuantizer)) {
+    if (info->domain == QuantizerDomain::kReal) return info;
+  }
+  return nullptr;
+}
+
+// The stage in the shortest chain that uses it.
+std::string InChain(const StageInfo& info, const std::string& stage) {
+  const std::string real = RealQuantizer() == nullptr ? "" : std::string(RealQuantizer()->name);
+  if (info.kind == StageKind::kQuantizer) return stage + "|none";
+  if (info.kind != StageKind::kCodec) return stage + "|" + real;
+  return real + "|" + stage;
+}
+
+std::vector<double> Extremes(const ParameterInfo& parameter) {
+  if (parameter.type == ParameterType::kBoolean) return {0.0, 1.0};
+  if (parameter.type != ParameterType::kChoice) return {parameter.low, parameter.high};
+  std::vector<double> values;
+  for (std::size_t i = 0; i < parameter.choices.size(); ++i) {
+    values.push_back(static_cast<double>(i));
+  }
+  return values;
+}
+
+}  // namespace
+
+std::vector<std::string> AllChains() {
+  std::vector<std::string> chains;
+  for (const StageInfo* quantizer : OfKind(StageKind::kQuantizer)) {
+    for (const StageInfo* codec : OfKind(StageKind::kCodec)) {
+      const std::string tail = std::string(quantizer->name) + "|" + std::string(codec->name);
+      chains.push_back(tail);
+      if (quantizer->domain == QuantizerDomain::kNative) continue;
+      for (const StageInfo* transform : OfKind(StageKind::kTransform)) {
+        chains.push_back(std::string(transform->name) + "|" + tail);
+      }
+    }
+  }
+  return chains;
+}
+
+std::vector<std::string> AllSettings() {
+  std::vector<std::string> chains;
+  for (const StageEntry& entry : BuiltinStages()) {
+    const StageInfo& info = *entry.info;
+    for (const ParameterInfo& parameter : info.parameters) {
+      const std::string name(parameter.name);
+      std::vector<std::string> options = {name};
+      if (parameter.per_plane) options = {name, "k_" + name, "v_" + name};
+      for (const std::string& option : options) {
+        for (const double value : Extremes(parameter)) {
+          chains.push_back(InChain(
+              info, std::string(info.name) + ":" + option + "=" + ValueText(parameter, value)));
+        }
+      }
+    }
+  }
+  return chains;
+}
+
+bool IsLossless(const Profile& profile) {
+  return std::all_of(profile.stages.begin(), profile.stages.end(), [](const StageSpec& spec) {
+    return FindStage(BuiltinStages(), spec.id)->info->lossless;
+  });
+}
+
+}  // namespace kvserve::testing
