@@ -30,6 +30,18 @@ void PrintError(std::string message) {
   std::fprintf(stderr, "kvserve: %s\n", message.c_str());
 }
 
+// CLI11 reports a misspelt command as a missing one.
+bool KnowsCommand(const CLI::App& app, const std::string& word) {
+  if (word.empty() || word[0] == '-') return true;
+  std::string names;
+  for (const CLI::App* command : app.get_subcommands({})) {
+    if (command->get_name() == word) return true;
+    names += (names.empty() ? "" : ", ") + command->get_name();
+  }
+  PrintError("unknown command '" + word + "'; there are " + names);
+  return false;
+}
+
 int Run(int argc, char** argv) {
   CLI::App app("Compresses the KV cache of language models on its way over a network.", "kvserve");
   app.set_version_flag("--version", std::string("kvserve ") + KVSERVE_VERSION);
@@ -43,6 +55,7 @@ int Run(int argc, char** argv) {
   for (const AddCommand add : kCommands) {
     if (add != nullptr) add(app, invocation);
   }
+  if (argc > 1 && !KnowsCommand(app, argv[1])) return ExitStatus(ErrorCode::kInvalidArgument);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& help_or_version) {

@@ -6,6 +6,8 @@
 
 #include "base/try.h"
 #include "kvserve/codec.h"
+#include "pipeline/chain.h"
+#include "stages/registry.h"
 #include "tensorfile/input_file.h"
 
 namespace kvserve::tool {
@@ -77,12 +79,21 @@ Result<std::string> ShortForm(const Json& document) {
   return text;
 }
 
+// Makes the chain once, so that a combination that no frame can have is a usage error before any
+// data is read.
+Result<Profile> ParseChecked(std::string_view text) {
+  KVSERVE_ASSIGN(Profile profile, ParseProfile(text));
+  KVSERVE_TRY(Chain::Create(profile.stages, BuiltinStages(), DType::kFloat32, Device::kHost,
+                            ProfileOrigin::kCaller));
+  return profile;
+}
+
 Result<Profile> ParseFile(const std::vector<std::byte>& bytes) {
   const auto* const text = reinterpret_cast<const char*>(bytes.data());
   const Json document = Json::parse(text, text + bytes.size(), nullptr, false);
   if (document.is_discarded()) return Wrong("is not valid JSON");
   KVSERVE_ASSIGN(const std::string short_form, ShortForm(document));
-  return ParseProfile(short_form);
+  return ParseChecked(short_form);
 }
 
 }  // namespace
@@ -91,7 +102,7 @@ Result<Profile> LoadProfile(const std::string& argument) {
   const std::string_view ending = ".json";
   const bool file =
       argument.find('/') != std::string::npos || std::string_view(argument).ends_with(ending);
-  if (!file) return ParseProfile(argument);
+  if (!file) return ParseChecked(argument);
   KVSERVE_ASSIGN(const auto bytes, ReadFile(argument, kMaxFileBytes));
   auto profile = ParseFile(bytes);
   if (!profile) return MakeError(profile.error().code, argument + ": " + profile.error().message);

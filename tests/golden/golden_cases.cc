@@ -1,0 +1,40 @@
+#include "golden/golden_cases.h"
+
+namespace kvserve::testing {
+namespace {
+
+constexpr DType kF16 = DType::kFloat16;
+constexpr DType kBf16 = DType::kBFloat16;
+constexpr DType kF32 = DType::kFloat32;
+
+constexpr GoldenCase kCases[] = {
+    {"none-plain-f16", "plain", kF16, "none"},
+    {"none-window-bf16", "window", kBf16, "none"},
+    {"none-token-f32", "token", kF32, "none"},
+    {"lossless-plain-bf16", "plain", kBf16, "lossless"},
+    {"lossless-window-f16", "window", kF16, "lossless"},
+    {"lossless-uneven-f32", "uneven", kF32, "lossless"},
+    {"zstd-latent-f16", "latent", kF16, "none|zstd", true},
+    {"uniform-none-token-f16", "token", kF16, "uniform|none"},
+    {"uniform-bitpack-plain-f16", "plain", kF16, "uniform:k_levels=16,v_levels=8|bitpack"},
+    {"uniform-bitpack-latent-f32", "latent", kF32,
+     "uniform:levels=200,axis=group,group=24|bitpack"},
+    {"uniform-rans-window-bf16", "window", kBf16, "uniform:levels=8,axis=token|rans"},
+    {"uniform-rans-uneven-f16", "uneven", kF16, "uniform:levels=3,axis=group,group=32|rans"},
+    {"uniform-zstd-latent-f32", "latent", kF32, "uniform:levels=32|zstd", true},
+    {"hadamard-rans-plain-f16", "plain", kF16, "hadamard|uniform:k_levels=16,v_levels=8|rans"},
+    {"hadamard-rans-dim80-bf16", "dim80", kBf16,
+     "hadamard:seed=7|uniform:levels=6,raw_first=0|rans"},
+    {"hadamard-rans-latent-f16", "latent", kF16, "hadamard|uniform:levels=16|rans"},
+    {"hadamard-rans-uneven-f32", "uneven", kF32, "hadamard:v_on=0|uniform:levels=16|rans"},
+    {"hadamard-rans-long-bf16", "long", kBf16, "hadamard|uniform:levels=5|rans"},
+    {"hadamard-bitpack-window-f16", "window", kF16, "hadamard|uniform:levels=4|bitpack"},
+};
+
+}  // namespace
+
+std::span<const GoldenCase> GoldenCases() {
+  return kCases;
+}
+
+}  // namespace kvserve::testing

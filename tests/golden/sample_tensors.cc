@@ -1,0 +1,108 @@
+#include "golden/sample_tensors.h"
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "base/half.h"
+#include "base/try.h"
+
+namespace kvserve::testing {
+namespace {
+
+constexpr float kTheta = 10000.0F;
+
+LayerGeometry Layer(std::uint32_t heads, std::uint32_t k_dim, std::uint32_t v_dim,
+                    std::uint32_t window = 0, RopeStyle style = RopeStyle::kHalves) {
+  return {.kv_heads = heads,
+          .k_dim = k_dim,
+          .v_dim = v_dim,
+          .window_tokens = window,
+          .rope_style = style,
+          .rope_theta = style == RopeStyle::kNone ? 0.0F : kTheta};
+}
+
+struct Shape {
+  std::vector<LayerGeometry> layers;
+  TokenRange tokens;
+  std::uint32_t prompt_tokens = 0;
+  std::vector<std::uint32_t> chosen;  // layers of the chunk; empty: all
+};
+
+Result<Shape> ShapeNamed(std::string_view name) {
+  if (name == "plain") return Shape{{2, Layer(2, 64, 64)}, {0, 6}, 40, {}};
+  if (name == "window") {
+    return Shape{{Layer(1, 64, 64), Layer(2, 32, 32, 8), Layer(2, 32, 32, 2)}, {48, 64}, 67, {}};
+  }
+  if (name == "latent") return Shape{{Layer(1, 100, 0, 0, RopeStyle::kNone)}, {7, 16}, 0, {}};
+  if (name == "dim80") {
+    return Shape{{Layer(3, 80, 80, 0, RopeStyle::kInterleaved)}, {0, 9}, 9, {}};
+  }
+  if (name == "uneven") return Shape{{5, Layer(1, 192, 128)}, {256, 263}, 1000, {2, 3}};
+  if (name == "token") return Shape{{Layer(1, 8, 8)}, {0, 1}, 2, {}};
+  if (name == "long") return Shape{{Layer(1, 16, 16)}, {0, 300}, 300, {}};
+  return MakeError(ErrorCode::kInvalidArgument, "no shape " + std::string(name));
+}
+
+// A bell of the integers -510..510: four bytes of a mixed counter, summed.
+std::int32_t Bell(std::uint64_t counter) {
+  std::uint64_t x = (counter + 1) * 0x9E3779B97F4A7C15ULL;
+  x = (x ^ (x >> 31)) * 0xBF58476D1CE4E5B9ULL;
+  x ^= x >> 29;
+  std::int32_t sum = -510;
+  for (int i = 0; i < 4; ++i) sum += static_cast<std::int32_t>((x >> (8 * i)) & 255);
+  return sum;
+}
+
+// Quarters and small powers of two: exact in float32, rounded once to the dtype.
+float Value(std::uint64_t seed, std::uint32_t token, std::uint32_t column) {
+  if (column == 1) return 0.0F;
+  if (column == 2) return 0.75F;
+  const std::int32_t bell = Bell((seed << 40) + (std::uint64_t{token} << 20) + column);
+  const auto scale = static_cast<float>(1 + column * 5 % 7);
+  const float outlier = column == 5 ? 32.0F : 1.0F;
+  return static_cast<float>(bell) * scale * outlier / 1024.0F;
+}
+
+void Store(float value, DType dtype, std::byte* to) {
+  if (dtype == DType::kFloat32) {
+    std::memcpy(to, &value, sizeof(value));
+    return;
+  }
+  const std::uint16_t bits =
+      dtype == DType::kFloat16 ? FloatToFloat16(value) : FloatToBFloat16(value);
+  std::memcpy(to, &bits, sizeof(bits));
+}
+
+void Fill(const PlaneView& plane, std::uint64_t seed) {
+  for (std::uint32_t token = 0; token < plane.tokens; ++token) {
+    for (std::uint32_t head = 0; head < plane.heads; ++head) {
+      for (std::uint32_t d = 0; d < plane.dim; ++d) {
+        Store(Value(seed, token, head * plane.dim + d), plane.dtype, plane.at(token, head, d));
+      }
+    }
+  }
+}
+
+}  // namespace
+
+Result<SampleChunk> MakeSampleChunk(std::string_view name, DType dtype) {
+  KVSERVE_ASSIGN(const Shape shape, ShapeNamed(name));
+  const KvGeometry geometry{dtype, shape.layers};
+  SampleChunk chunk;
+  chunk.prompt_tokens = shape.prompt_tokens;
+  std::vector<KvBuffer::LayerTokens> layers;
+  for (std::uint32_t i = 0; i < geometry.layers.size(); ++i) {
+    const bool wanted = shape.chosen.empty() || i == shape.chosen[0] || i == shape.chosen[1];
+    if (!wanted) continue;
+    layers.push_back({i, TokensHeld(geometry.layers[i], shape.tokens, shape.prompt_tokens)});
+  }
+  KVSERVE_TRY(chunk.buffer.Resize(geometry, shape.tokens, layers));
+  for (const auto& layer : chunk.buffer.view().layers) {
+    Fill(layer.k, 2 * layer.layer);
+    if (layer.v.data != nullptr) Fill(layer.v, 2 * layer.layer + 1);
+  }
+  return chunk;
+}
+
+}  // namespace kvserve::testing

@@ -1,0 +1,30 @@
+// KV chunks made of integers alone, equal on every machine and compiler.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "kvserve/error.h"
+#include "kvserve/view.h"
+
+namespace kvserve::testing {
+
+struct SampleChunk {
+  KvBuffer buffer;
+  std::uint32_t prompt_tokens = 0;
+};
+
+// Shapes by name:
+//   plain    2 layers of 2 heads of 64, the first 6 tokens of a request
+//   window   16 heads' worth of three kinds: all tokens, a window that holds 5 of 16 tokens, one
+//   that
+//            holds none
+//   latent   one single-plane layer of 1 head of 100
+//   dim80    3 heads of 80, 9 tokens
+//   uneven   K of 192 and V of 128, only layers 2 and 3 of a model of 5
+//   token    a single token of 1 head of 8
+//   long     1 layer of 1 head of 16, 300 tokens
+// Channels differ in scale; one is zero, one constant, one holds outliers.
+[[nodiscard]] Result<SampleChunk> MakeSampleChunk(std::string_view shape, DType dtype);
+
+}  // namespace kvserve::testing
