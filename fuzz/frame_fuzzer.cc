@@ -1,0 +1,14 @@
+// Any bytes as a frame: prefix, checksums and header.
+#include <cstdint>
+#include <span>
+
+#include "decode_limits.h"
+#include "kvserve/codec.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  kvserve::KvBuffer out;
+  const auto decoded =
+      kvserve::DecodeFrame(std::as_bytes(std::span(data, size)), kvserve::fuzzing::Limits(), out);
+  if (decoded && *decoded > size) __builtin_trap();
+  return 0;
+}

@@ -1,0 +1,91 @@
+// make_corpus FRAMES OUT: the committed seeds of the fuzz targets, from a folder of good frames.
+// Deterministic. Each frame is a seed of both targets; of the small ones also damaged forms, so
+// that a replay walks the error paths.
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "sealed_frame.h"
+
+namespace {
+
+using Bytes = std::vector<std::byte>;
+namespace fs = std::filesystem;
+
+constexpr std::size_t kLargestSeed = 4096;
+constexpr std::size_t kLargestDamaged = 1500;
+
+Bytes Read(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  const std::vector<char> chars{std::istreambuf_iterator<char>(file), {}};
+  const auto bytes = std::as_bytes(std::span(chars));
+  return {bytes.begin(), bytes.end()};
+}
+
+void Write(const fs::path& path, const Bytes& bytes) {
+  std::ofstream file(path, std::ios::binary);
+  file.write(reinterpret_cast<const char*>(bytes.data()),
+             static_cast<std::streamsize>(bytes.size()));
+}
+
+struct Damage {
+  const char* name;
+  std::function<void(Bytes&)> apply;
+};
+
+void Flip(Bytes& bytes, std::size_t at) {
+  if (at < bytes.size()) bytes[at] ^= std::byte{0x41};
+}
+
+// Places hit the prefix, the shapes, the stages and parameters, and the payload's start and end.
+std::vector<Damage> Damages() {
+  return {
+      {"cut", [](Bytes& bytes) { bytes.resize(bytes.size() * 3 / 4); }},
+      {"longer", [](Bytes& bytes) { bytes.insert(bytes.end(), 5, std::byte{0xA5}); }},
+      {"shape", [](Bytes& bytes) { Flip(bytes, 46); }},
+      {"payload", [](Bytes& bytes) { Flip(bytes, bytes.size() * 2 / 3); }},
+      {"end", [](Bytes& bytes) { Flip(bytes, bytes.size() - 2); }},
+  };
+}
+
+void WriteSeeds(const fs::path& folder, const std::string& name, const Bytes& seed) {
+  if (seed.empty() || seed.size() > kLargestSeed) return;
+  Write(folder / name, seed);
+  if (seed.size() > kLargestDamaged) return;
+  for (const Damage& damage : Damages()) {
+    Bytes damaged = seed;
+    damage.apply(damaged);
+    Write(folder / (name + "." + damage.name), damaged);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 3) {
+    std::fprintf(stderr, "make_corpus FRAMES OUT\n");
+    return 2;
+  }
+  const fs::path frames = fs::path(argv[2]) / "frame_fuzzer";
+  const fs::path stages = fs::path(argv[2]) / "stage_fuzzer";
+  fs::create_directories(frames);
+  fs::create_directories(stages);
+  for (const auto& entry : fs::directory_iterator(argv[1])) {
+    const Bytes frame = Read(entry.path());
+    const Bytes unsealed = kvserve::fuzzing::UnsealFrame(frame);
+    if (unsealed.empty() || kvserve::fuzzing::SealFrame(unsealed) != frame) {
+      std::fprintf(stderr, "%s: does not survive sealing\n", entry.path().c_str());
+      return 1;
+    }
+    const std::string name = entry.path().stem().string();
+    if (frame.size() <= kLargestDamaged) WriteSeeds(frames, name, frame);
+    WriteSeeds(stages, name, unsealed);
+  }
+  return 0;
+}
