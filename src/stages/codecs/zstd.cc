@@ -14,6 +14,10 @@ namespace {
 
 constexpr std::uint8_t kLevel = 1;
 
+// First byte of the stream.
+constexpr std::uint8_t kStored = 0;  // one byte per symbol follows
+constexpr std::uint8_t kFrame = 1;   // one zstd frame follows
+
 constexpr ParameterInfo kParameters[] = {
     {.id = kLevel,
      .name = "level",
@@ -59,6 +63,7 @@ class Zstd : public Codec {
     for (const auto& plane : planes) {
       to = std::copy(plane.symbols.begin(), plane.symbols.end(), to);
     }
+    out.Put(kFrame);
     const std::size_t before = out.size();
     const auto room = out.Grow(ZSTD_compressBound(symbols.size()));
     const std::size_t bytes =
@@ -67,13 +72,24 @@ class Zstd : public Codec {
       return MakeError(ErrorCode::kInternal, std::string("zstd: ") + ZSTD_getErrorName(bytes));
     }
     out.bytes().resize(before + bytes);
+    if (bytes < symbols.size()) return {};
+    out.bytes().resize(before - sizeof(kFrame));  // did not shrink: as it is, so that nothing grows
+    out.Put(kStored);
+    out.PutBytes(std::as_bytes(std::span(symbols)));
     return {};
   }
 
   Status Decode(const FrameContext& /*frame*/, ByteReader& in,
                 std::span<SymbolPlane> planes) const override {
     const std::size_t total = TotalSymbols(planes);
+    KVSERVE_ASSIGN(const auto form, in.Get<std::uint8_t>());
     KVSERVE_ASSIGN(const auto bytes, in.GetBytes(in.remaining()));
+    if (form == kStored && bytes.size() == total) {
+      return Distribute({reinterpret_cast<const std::uint8_t*>(bytes.data()), total}, planes);
+    }
+    if (form != kFrame) {
+      return MakeError(ErrorCode::kCorruptData, "neither stored symbols nor a zstd frame");
+    }
     // One zstd frame that says the very size that the shapes ask for, and nothing after it.
     const auto stated = ZSTD_getFrameContentSize(bytes.data(), bytes.size());
     if (stated != total ||
@@ -91,7 +107,7 @@ class Zstd : public Codec {
   }
 
   [[nodiscard]] std::uint64_t MaxEncodedBytes(std::span<const SymbolPlane> planes) const override {
-    return ZSTD_compressBound(TotalSymbols(planes));
+    return 1 + ZSTD_compressBound(TotalSymbols(planes));
   }
 
  private:
