@@ -1,0 +1,50 @@
+// KvBuffers that are used again, with a limit on how many exist.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "kvserve/view.h"
+
+namespace kvserve {
+
+// Thread-safe. Outlives its leases.
+class BufferPool {
+ public:
+  struct Return {
+    BufferPool* pool = nullptr;
+    void operator()(KvBuffer* buffer) const { pool->Release(buffer); }
+  };
+  using Lease = std::unique_ptr<KvBuffer, Return>;
+
+  // Keeps up to `idle_limit` unused buffers; how many are out at once is bounded by the queues of
+  // the requests (at most three each) times the engine's sequences.
+  explicit BufferPool(std::size_t idle_limit) : idle_limit_(idle_limit) {}
+
+  [[nodiscard]] Lease Acquire() {
+    ++in_use_;
+    const std::lock_guard lock(mutex_);
+    if (idle_.empty()) return Lease(new KvBuffer, Return{this});
+    Lease lease(idle_.back().release(), Return{this});
+    idle_.pop_back();
+    return lease;
+  }
+  [[nodiscard]] int in_use() const { return in_use_; }
+
+ private:
+  void Release(KvBuffer* buffer) {
+    std::unique_ptr<KvBuffer> owned(buffer);
+    --in_use_;
+    const std::lock_guard lock(mutex_);
+    if (idle_.size() < idle_limit_) idle_.push_back(std::move(owned));
+  }
+
+  const std::size_t idle_limit_;
+  std::atomic<int> in_use_{0};
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<KvBuffer>> idle_;
+};
+
+}  // namespace kvserve

@@ -1,0 +1,105 @@
+#include "runtime/http_listener.h"
+
+#include <httplib.h>
+
+#include "runtime/completion_format.h"
+#include "runtime/http_authorization.h"
+#include "runtime/http_workers.h"
+
+namespace kvserve {
+namespace {
+
+constexpr int kReadSeconds = 10;
+constexpr int kWriteSeconds = 30;
+constexpr int kKeepAliveSeconds = 5;
+
+using Handled = httplib::Server::HandlerResponse;
+
+Handled Refuse(httplib::Response& response, int status, const char* message) {
+  response.status = status;
+  response.set_content(FormatErrorBody(status, message), "application/json");
+  response.set_header("Connection", "close");  // the body has not been read
+  return Handled::Handled;
+}
+
+// Runs before the body is read.
+Handled BeforeRouting(const AuthToken& token, const httplib::Request& request,
+                      httplib::Response& response) {
+  if (HttpWorkers::refusing()) {
+    response.set_header("Retry-After", "1");
+    return Refuse(response, 503, "too many connections");
+  }
+  if (!token.empty() && request.path != "/healthz" &&
+      !IsAuthorized(token, request.get_header_value("Authorization"))) {
+    response.set_header("WWW-Authenticate", "Bearer");
+    return Refuse(response, 401, "a valid bearer token is required");
+  }
+  return Handled::Unhandled;
+}
+
+// Gives httplib's own refusals (no such route, body too large, broken request) our form.
+void AfterError(const httplib::Request& request, httplib::Response& response) {
+  if (!response.body.empty()) return;
+  std::string message = "the request could not be handled";
+  if (response.status == 404) message = "there is no " + request.method + " " + request.path;
+  if (response.status == 413) message = "the body is too large";
+  response.set_content(FormatErrorBody(response.status, message), "application/json");
+}
+
+}  // namespace
+
+HttpListener::HttpListener() : server_(std::make_unique<httplib::Server>()) {}
+
+Result<std::unique_ptr<HttpListener>> HttpListener::Bind(const HttpOptions& options) {
+  if (!IsLoopback(options.address) && options.token.empty()) {
+    return MakeError(ErrorCode::kInvalidArgument, "the HTTP address " + options.address.text() +
+                                                      " is not loopback: --token-file is required");
+  }
+  std::unique_ptr<HttpListener> listener(new HttpListener);
+  httplib::Server& server = *listener->server_;
+  server.new_task_queue = [threads = options.threads, queue = options.queue] {
+    return new HttpWorkers(threads, queue);  // httplib deletes it
+  };
+  server.set_payload_max_length(options.max_body_bytes);
+  server.set_read_timeout(kReadSeconds);
+  server.set_write_timeout(kWriteSeconds);
+  server.set_keep_alive_timeout(kKeepAliveSeconds);
+  server.set_tcp_nodelay(true);
+  server.set_pre_routing_handler(
+      [token = options.token](const httplib::Request& request, httplib::Response& response) {
+        return BeforeRouting(token, request, response);
+      });
+  server.set_error_handler(httplib::Server::Handler(AfterError));
+  server.set_exception_handler(
+      [](const httplib::Request&, httplib::Response& response, const std::exception_ptr&) {
+        Refuse(response, 500, "internal error");
+      });
+  // httplib's default is SO_REUSEPORT, with which two servers could share a port unnoticed.
+  server.set_socket_options([](socket_t socket) {
+    const int yes = 1;
+    setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+  });
+  int port = options.address.port;
+  const bool bound = port == 0 ? (port = server.bind_to_any_port(options.address.host)) > 0
+                               : server.bind_to_port(options.address.host, port);
+  if (!bound) {
+    return MakeError(ErrorCode::kUnavailable,
+                     "cannot listen for HTTP on " + options.address.text());
+  }
+  listener->address_ = {options.address.host, static_cast<std::uint16_t>(port)};
+  return listener;
+}
+
+void HttpListener::Start() {
+  thread_ = std::thread([this] { server_->listen_after_bind(); });
+  // stop() is lost on a server that does not run yet.
+  while (!server_->is_running()) std::this_thread::yield();
+}
+
+HttpListener::~HttpListener() {
+  if (!thread_.joinable()) return;
+  server_->stop();
+  thread_.join();
+}
+
+}  // namespace kvserve

@@ -1,0 +1,44 @@
+// What operators watch, in Prometheus form.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kvserve/error.h"
+
+namespace kvserve {
+
+// One per node. Thread-safe. Every name begins with kvserve_.
+class NodeMetrics {
+ public:
+  explicit NodeMetrics(std::string_view role);  // label role="prefill" or "decode"
+  ~NodeMetrics();
+  NodeMetrics(const NodeMetrics&) = delete;
+  NodeMetrics& operator=(const NodeMetrics&) = delete;
+
+  void CountRequest(std::string_view outcome);       // "ok" or an ErrorName
+  void CountFallback(std::string_view reason);       // "recompute" reasons: an ErrorName
+  void CountLosslessFallback(std::uint32_t chunks);  // chunks the profile could not encode
+  void CountConnection(std::string_view outcome);  // "accepted", "refused", "handshake_failed", ...
+  void AddBytes(std::uint64_t raw_bytes, std::uint64_t wire_bytes);
+  void ObserveStage(std::string_view stage, double seconds);
+  void ObserveFirstToken(double seconds);
+  void ObserveCompletion(double seconds);
+  void SetLinkRate(double bytes_per_s);
+  [[nodiscard]] double fallbacks() const;
+
+  // A gauge read at exposition. `read` must be callable until destruction and thread-safe.
+  void AddGauge(const std::string& name, const std::string& help, std::function<double()> read);
+
+  [[nodiscard]] std::string Expose() const;
+
+ private:
+  struct Registry;
+  std::unique_ptr<Registry> registry_;
+};
+
+}  // namespace kvserve

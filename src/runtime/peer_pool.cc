@@ -1,0 +1,53 @@
+#include "runtime/peer_pool.h"
+
+#include <algorithm>
+
+#include "base/try.h"
+
+namespace kvserve {
+
+PeerPool::PeerPool(const PeerPoolOptions& options, Hello hello, NodeMetrics& metrics)
+    : options_(options), hello_(std::move(hello)), metrics_(metrics) {}
+
+Result<std::unique_ptr<Connection>> PeerPool::ConnectOnce(Deadline deadline) {
+  const Deadline limit = std::min(deadline, After(options_.connect_s));
+  KVSERVE_ASSIGN(auto connection, Connect(options_.address, limit, &cancel_));
+  KVSERVE_TRY(ClientHandshake(*connection, hello_, options_.token, limit));
+  return connection;
+}
+
+Result<PeerPool::Lease> PeerPool::Acquire(Deadline deadline, bool allow_idle) {
+  {
+    const std::lock_guard lock(mutex_);
+    while (!idle_.empty()) {
+      auto connection = std::move(idle_.back());
+      idle_.pop_back();
+      if (allow_idle && !connection->PeerClosed()) return Lease{std::move(connection), false};
+    }
+    if (last_error_ && Clock::now() < next_attempt_) {
+      return MakeError(last_error_->code, last_error_->message + " (not tried again yet)");
+    }
+    // Others fail fast while this attempt runs, unless there has been no failure.
+    if (last_error_) next_attempt_ = After(options_.connect_s);
+  }
+  auto connection = ConnectOnce(deadline);
+  const std::lock_guard lock(mutex_);
+  if (connection) {
+    metrics_.CountConnection("connected");
+    last_error_.reset();
+    backoff_s_ = 0.0;
+    return Lease{std::move(*connection), true};
+  }
+  metrics_.CountConnection("failed");
+  backoff_s_ = std::clamp(backoff_s_ * 2, options_.first_backoff_s, options_.max_backoff_s);
+  next_attempt_ = After(backoff_s_);
+  last_error_ = connection.error();
+  return tl::unexpected(connection.error());
+}
+
+void PeerPool::Return(std::unique_ptr<Connection> connection) {
+  const std::lock_guard lock(mutex_);
+  if (idle_.size() < options_.max_idle) idle_.push_back(std::move(connection));
+}
+
+}  // namespace kvserve
