@@ -24,5 +24,5 @@ ensure_model() {
   fetch_model "$1"
   if [[ -e $MODELS/$file-f16.gguf ]]; then return; fi
   step "dequantize $file to F16" quietly "dequantize-$1" "$KVSERVE" dequantize \
-    "$MODELS/$file.gguf" -o "$MODELS/$file-f16.gguf"
+    --model "$MODELS/$file.gguf" -o "$MODELS/$file-f16.gguf"
 }
