@@ -118,8 +118,11 @@ inline std::vector<std::byte> RandomBytes(std::size_t count, std::uint32_t seed)
 inline std::vector<std::byte> WireMessage(MessageType type, std::span<const std::byte> payload,
                                           std::uint64_t epoch = 0) {
   const auto header = PackHeader({type, 7, epoch, 3, payload.size(), Hash64(payload)});
-  std::vector<std::byte> bytes(header.begin(), header.end());
-  bytes.insert(bytes.end(), payload.begin(), payload.end());
+  std::vector<std::byte> bytes(header.size() + payload.size());
+  std::memcpy(bytes.data(), header.data(), header.size());
+  if (!payload.empty()) {
+    std::memcpy(bytes.data() + header.size(), payload.data(), payload.size());
+  }
   return bytes;
 }
 
