@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "sealed_frame.h"
+#include "stages/registry.h"
 
 namespace {
 
@@ -65,6 +66,43 @@ void WriteSeeds(const fs::path& folder, const std::string& name, const Bytes& se
   }
 }
 
+std::vector<std::string> NamesOf(kvserve::StageKind kind) {
+  std::vector<std::string> names;
+  for (const auto& entry : kvserve::BuiltinStages()) {
+    if (entry.info->kind == kind) names.emplace_back(entry.info->name);
+  }
+  return names;
+}
+
+// The layout is roundtrip_fuzzer.cc's: profile text, shape, values.
+void WriteRoundTrip(const fs::path& folder, const std::string& text, std::uint8_t choice) {
+  Bytes seed{static_cast<std::byte>(text.size())};
+  for (const char c : text) seed.push_back(static_cast<std::byte>(c));
+  for (const std::uint8_t field : {choice, std::uint8_t{1}, std::uint8_t{23}}) {
+    seed.push_back(static_cast<std::byte>(field));
+  }
+  if ((choice & 4) != 0) seed.push_back(std::byte{15});
+  seed.push_back(std::byte{9});
+  for (unsigned i = 0; i < 61; ++i) seed.push_back(static_cast<std::byte>(i * 37 % 64));
+  std::string name = text;
+  std::replace(name.begin(), name.end(), '|', '-');
+  Write(folder / name, seed);
+}
+
+void WriteRoundTrips(const fs::path& folder) {
+  std::uint8_t choice = 0;
+  auto starts = NamesOf(kvserve::StageKind::kTransform);
+  for (auto& start : starts) start += "|";
+  starts.emplace_back();
+  for (const auto& start : starts) {
+    for (const auto& quantizer : NamesOf(kvserve::StageKind::kQuantizer)) {
+      for (const auto& codec : NamesOf(kvserve::StageKind::kCodec)) {
+        WriteRoundTrip(folder, start + quantizer + "|" + codec, choice++);
+      }
+    }
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -74,7 +112,10 @@ int main(int argc, char** argv) {
   }
   const fs::path frames = fs::path(argv[2]) / "frame_fuzzer";
   const fs::path stages = fs::path(argv[2]) / "stage_fuzzer";
+  const fs::path round_trips = fs::path(argv[2]) / "roundtrip_fuzzer";
   fs::create_directories(frames);
+  fs::create_directories(round_trips);
+  WriteRoundTrips(round_trips);
   fs::create_directories(stages);
   for (const auto& entry : fs::directory_iterator(argv[1])) {
     const Bytes frame = Read(entry.path());
