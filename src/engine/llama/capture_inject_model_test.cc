@@ -1,7 +1,9 @@
 // Chunks taken out of one sequence and put into another, with real models.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
+#include <ostream>
 #include <span>
 
 #include "engine/llama/model_test_support.h"
@@ -16,6 +18,10 @@ struct Param {
   DType dtype;
   std::uint32_t prompt_tokens;  // all but the last are moved
 };
+
+std::ostream& operator<<(std::ostream& out, const Param& param) {
+  return out << param.model << " " << DTypeName(param.dtype) << " " << param.prompt_tokens;
+}
 
 std::string ParamName(const testing::TestParamInfo<Param>& info) {
   return (info.param.model[0] == 's' ? "SmolLM2_" : "Gemma3_") +
@@ -146,6 +152,44 @@ TEST_P(CaptureInject, OtherSequencesAreLeftAlone) {
   ASSERT_NO_FATAL_FAILURE(PrefillHead(third, other, nullptr));
   engine_->CloseSequence(first);
   EXPECT_EQ(Generate(third, other, 1).size(), 2U);
+}
+
+// KL of next-token distributions, nats.
+double Divergence(std::span<const float> reference, std::span<const float> other) {
+  const auto log_sum = [](std::span<const float> logits) {
+    double sum = 0;
+    for (const float logit : logits) sum += std::exp(double{logit});
+    return std::log(sum);
+  };
+  const double reference_sum = log_sum(reference);
+  const double other_sum = log_sum(other);
+  double divergence = 0;
+  for (std::size_t i = 0; i < reference.size(); ++i) {
+    const double log_p = reference[i] - reference_sum;
+    divergence += std::exp(log_p) * (log_p - (other[i] - other_sum));
+  }
+  return divergence;
+}
+
+// With an F16 cache libllama sums attention in tiles of cells, so the place of a sequence's cells
+// changes last bits of what a prefill computes; with BF16 it does not.
+TEST_P(CaptureInject, PlaceInTheCacheHardlyMatters) {
+  const auto prompt = ProseTokens(*engine_, GetParam().prompt_tokens);
+  const SequenceId alone = Open();
+  ASSERT_NO_FATAL_FAILURE(PrefillHead(alone, prompt, nullptr));
+  const auto expected = Generate(alone, prompt, 4);
+  engine_->CloseSequence(alone);
+
+  const SequenceId before = Open();
+  ASSERT_NO_FATAL_FAILURE(PrefillHead(before, ProseTokens(*engine_, 174, 5), nullptr));
+  const SequenceId behind = Open();
+  ASSERT_NO_FATAL_FAILURE(PrefillHead(behind, prompt, nullptr));
+  const auto moved = Generate(behind, prompt, 4);
+  if (GetParam().dtype == DType::kBFloat16) {
+    EXPECT_EQ(moved, expected);
+  } else {
+    EXPECT_LT(Divergence(expected[0], moved[0]), 1e-4);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, CaptureInject,

@@ -4,8 +4,10 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <fstream>
 #include <mutex>
 #include <utility>
+#include <vector>
 
 namespace kvserve {
 namespace {
@@ -20,11 +22,17 @@ void KeepErrors(ggml_log_level level, const char* text, void* /*user_data*/) {
 
 }  // namespace
 
-void PrepareProcessForEngines(char** argv) {
+void PrepareProcessForEngines() {
   constexpr const char* kVariable = "OMP_WAIT_POLICY";
   if (std::getenv(kVariable) != nullptr) return;
-  if (setenv(kVariable, "PASSIVE", 0) != 0) return;
-  execv("/proc/self/exe", argv);
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  std::vector<std::string> words;
+  for (std::string word; std::getline(file, word, '\0');) words.push_back(word);
+  if (words.empty() || setenv(kVariable, "PASSIVE", 0) != 0) return;
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  execv("/proc/self/exe", arguments.data());
 }
 
 void InitEngineLibrary() {

@@ -5,12 +5,12 @@
 
 namespace kvserve {
 
-// Call first thing in main. Two processes that spin at OpenMP barriers on shared cores slow each
-// other 10-30 times, and libgomp reads OMP_WAIT_POLICY when it is loaded, before main: so, unless
-// the user set it, this sets it to PASSIVE and runs the program again in place (same process id).
-// Returns when nothing is to be done; also, with waiting unchanged, when the program cannot be run
-// again.
-void PrepareProcessForEngines(char** argv);
+// Call before the first engine and before any output. Two processes that spin at OpenMP barriers on
+// shared cores slow each other 10-30 times, and libgomp reads OMP_WAIT_POLICY when it is loaded,
+// before main: so, unless the user set it, this sets it to PASSIVE and runs the program again in
+// place (same process id and arguments). Returns when nothing is to be done; also, with waiting
+// unchanged, when the program cannot be run again.
+void PrepareProcessForEngines();
 
 // Initialises libllama once and sends its log to LastEngineError instead of stderr. Thread-safe.
 void InitEngineLibrary();

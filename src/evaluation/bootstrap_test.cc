@@ -1,0 +1,34 @@
+#include "evaluation/bootstrap.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+namespace kvserve {
+namespace {
+
+TEST(Bootstrap, IsRepeatable) {
+  const std::vector<double> values = {1.01, 5.3, 2.7, 8.13, 3.09, 4.4, 0.9, 7.77};
+  EXPECT_EQ(BootstrapMean(values, 1), BootstrapMean(values, 1));
+  EXPECT_FALSE(BootstrapMean(values, 1) == BootstrapMean(values, 2));
+}
+
+TEST(Bootstrap, HasNoWidthWithoutSpread) {
+  const std::vector<double> same(10, 0.25);
+  EXPECT_EQ(BootstrapMean(same, 1), (Interval{0.25, 0.25}));
+  EXPECT_EQ(BootstrapMean(std::vector<double>{3}, 1), (Interval{3, 3}));
+  EXPECT_EQ(BootstrapMean({}, 1), Interval{});
+}
+
+TEST(Bootstrap, IsAboutTwoStandardErrorsToEachSide) {
+  std::vector<double> values;
+  for (int i = 0; i < 400; ++i) values.push_back(i % 2);
+  const Interval interval = BootstrapMean(values, 7);
+  const double error = 0.5 / std::sqrt(400.0);
+  EXPECT_NEAR(interval.low, 0.5 - 1.96 * error, 0.2 * error);
+  EXPECT_NEAR(interval.high, 0.5 + 1.96 * error, 0.2 * error);
+}
+
+}  // namespace
+}  // namespace kvserve
