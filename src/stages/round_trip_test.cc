@@ -232,8 +232,10 @@ TEST(HadamardChain, IsTransparentAtManyLevels) {
   }
 }
 
-// A stage that cannot shrink stores what it got: whatever the values, nothing grows.
+// A stage that cannot shrink stores what it got: whatever the values, nothing grows by more than a
+// few bytes per plane.
 TEST(EveryLosslessChain, NeverGrowsIncompressibleData) {
+  constexpr std::size_t kPlanes = 60;
   for (const DType dtype : kDTypes) {
     const KvGeometry geometry = MakeGeometry(dtype, std::vector<LayerShape>(30, {3, 64, 64}));
     const KvBuffer chunk = testing::MakeRandomBits(geometry, {0, 64});
@@ -241,7 +243,8 @@ TEST(EveryLosslessChain, NeverGrowsIncompressibleData) {
     EXPECT_LE(none, RawBytes(chunk.view()) + 4096);
     for (const std::string& text : testing::AllChains()) {
       if (!testing::IsLossless(ParseProfile(text).value())) continue;
-      EXPECT_LE(Encode(text, chunk.view()).size(), none + 64) << text << " " << DTypeName(dtype);
+      EXPECT_LE(Encode(text, chunk.view()).size(), none + 64 + 8 * kPlanes)
+          << text << " " << DTypeName(dtype);
     }
   }
 }

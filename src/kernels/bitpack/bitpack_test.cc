@@ -54,7 +54,7 @@ TEST(BitPack, SizesAreNearTheIdeal) {
     const double ideal = 10000.0 * std::log2(alphabet) / 8.0;
     EXPECT_GE(static_cast<double>(PackedBytes(10000, alphabet)), ideal - 1e-6);
     EXPECT_LE(static_cast<double>(PackedBytes(10000, alphabet)),
-              (alphabet <= 32 ? 1.03 : 1.15) * ideal)
+              (alphabet <= 32 ? 1.06 : 1.15) * ideal)
         << alphabet;
   }
 }
