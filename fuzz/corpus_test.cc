@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "decode_limits.h"
+#include "decode_contract.h"
 #include "frame/frame.h"
 #include "kvserve/codec.h"
 #include "sealed_frame.h"
@@ -59,6 +59,24 @@ TEST(Corpus, StageSeedsDecodeAndUseEveryStage) {
   }
   for (const auto& entry : BuiltinStages()) {
     EXPECT_TRUE(used.contains(entry.info->id)) << entry.info->name << " is in no seed";
+  }
+}
+
+// What a fuzzer does, in full for one bit: the envelope stays sound, so the flip reaches the
+// stages.
+TEST(Corpus, AnyFlippedBitDecodesOrIsCorrupt) {
+  constexpr std::size_t kLargest = 1200;
+  KvBuffer out;
+  for (const auto& seed : GoodSeeds("stage_fuzzer")) {
+    Bytes input = Read(seed);
+    if (input.size() > kLargest) continue;
+    for (std::size_t bit = 0; bit < 8 * input.size(); ++bit) {
+      input[bit / 8] ^= static_cast<std::byte>(1U << (bit % 8));
+      const auto decoded = DecodeFrame(SealFrame(input), Limits(), out);
+      ASSERT_TRUE(decoded || AllowedError(decoded.error().code))
+          << seed.filename() << " bit " << bit << ": " << decoded.error().message;
+      input[bit / 8] ^= static_cast<std::byte>(1U << (bit % 8));
+    }
   }
 }
 

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "decode_limits.h"
+#include "decode_contract.h"
 #include "kvserve/codec.h"
 #include "stages/registry.h"
 
