@@ -284,6 +284,24 @@ TEST(Handshake, SilentPeerEndsAtTheDeadline) {
       ErrorCode::kDeadlineExceeded);
 }
 
+// A byte now and then keeps no thread longer than the handshake's deadline.
+TEST(Handshake, DripFeedingPeerEndsAtTheDeadline) {
+  const auto listener = MakeListener();
+  RawPeer raw(listener->port());
+  const auto ours = listener->Accept(Patience()).value();
+  std::atomic<bool> ended{false};
+  Background dripping([&] {
+    const auto greeting = WireMessage(MessageType::kGreeting, std::vector<std::byte>(35));
+    for (std::size_t at = 0; at < greeting.size() && !ended; ++at) {
+      raw.Write(std::span(greeting).subspan(at, 1));
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));  // the drip
+    }
+  });
+  EXPECT_EQ(ServerHandshake(*ours, Node(NodeRole::kPrefill, 1), {}, After(0.1)).error().code,
+            ErrorCode::kDeadlineExceeded);
+  ended = true;
+}
+
 TEST(Handshake, ItsOwnDeadlineAppliesWithoutOneOfTheCaller) {
   const auto pair = MakePair();
   EXPECT_EQ(

@@ -26,6 +26,13 @@ tl::unexpected<Error> Failed(const std::string& what, const HostPort& address,
   return MakeError(ErrorCode::kUnavailable, what + " " + address.text() + ": " + error.message());
 }
 
+tl::unexpected<Error> NeedsToken(const HostPort& address) {
+  return MakeError(ErrorCode::kInvalidArgument,
+                   "listening on " + address.text() +
+                       " needs a token, since it is not a loopback address: name a token file, or "
+                       "listen on 127.0.0.1");
+}
+
 Result<std::vector<tcp::endpoint>> Resolve(asio::io_context& context, const HostPort& address) {
   asio::error_code error;
   const auto ip = asio::ip::make_address(address.host, error);
@@ -120,19 +127,16 @@ Result<tcp::socket> ConnectTo(asio::io_context& context, const tcp::endpoint& en
 }  // namespace
 
 Result<std::unique_ptr<Listener>> Listener::Bind(const HostPort& address, const AuthToken& token) {
-  if (token.empty() && !IsLoopback(address)) {
-    return MakeError(
-        ErrorCode::kInvalidArgument,
-        "listening on " + address.text() +
-            " needs a token, since it is not a loopback address: name a token file, or "
-            "listen on 127.0.0.1");
-  }
+  if (token.empty() && !IsLoopback(address)) return NeedsToken(address);
   auto context = std::make_shared<asio::io_context>(1);
   KVSERVE_ASSIGN(const auto endpoints, Resolve(*context, address));
   if (endpoints.empty()) {
     return MakeError(ErrorCode::kUnavailable, "binding " + address.text() + ": no address found");
   }
   const tcp::endpoint endpoint = endpoints.front();
+  if (token.empty() && !IsLoopback({endpoint.address().to_string(), 0})) {
+    return NeedsToken(address);  // a "localhost" that is not
+  }
   asio::error_code error;
   tcp::acceptor acceptor(*context);
   acceptor.open(endpoint.protocol(), error);
