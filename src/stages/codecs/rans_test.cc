@@ -1,0 +1,138 @@
+// Size of the entropy coder's stream against the entropy, and its hostile headers.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "kernels/rans/rans_table.h"
+#include "pipeline/stage.h"
+
+namespace kvserve {
+
+const StageEntry& RansStage();
+
+namespace {
+
+struct Planes {
+  std::vector<std::vector<std::uint8_t>> storage;
+  std::vector<SymbolPlane> planes;
+
+  void Add(std::uint32_t columns, std::uint32_t alphabet, std::vector<std::uint8_t> symbols) {
+    SymbolPlane plane;
+    plane.layer = static_cast<std::uint32_t>(planes.size());
+    plane.tokens = static_cast<std::uint32_t>(symbols.size() / columns);
+    plane.columns = columns;
+    plane.alphabet = alphabet;
+    storage.push_back(std::move(symbols));
+    planes.push_back(plane);
+    for (std::size_t i = 0; i < planes.size(); ++i) planes[i].symbols = storage[i];
+  }
+};
+
+std::unique_ptr<Codec> MakeRans() {
+  return RansStage().make_codec(Settings()).value();
+}
+
+std::vector<std::byte> Encode(const Planes& planes) {
+  std::vector<std::byte> bytes;
+  ByteWriter writer(bytes);
+  EXPECT_TRUE(MakeRans()->Encode({}, planes.planes, writer));
+  return bytes;
+}
+
+Status Decode(std::span<const std::byte> bytes, Planes& planes) {
+  ByteReader reader(bytes);
+  return MakeRans()->Decode({}, reader, planes.planes);
+}
+
+std::vector<std::uint8_t> Bell(std::size_t count, std::uint32_t alphabet, double sigma,
+                               unsigned seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<double> normal(0.5 * (alphabet - 1), sigma);
+  std::vector<std::uint8_t> symbols(count);
+  for (auto& symbol : symbols) {
+    symbol = static_cast<std::uint8_t>(std::clamp(std::round(normal(random)), 0.0, alphabet - 1.0));
+  }
+  return symbols;
+}
+
+double EntropyBytes(const std::vector<std::uint8_t>& symbols) {
+  double bits = 0.0;
+  for (const auto count : CountSymbols(symbols)) {
+    if (count > 0) {
+      bits -= static_cast<double>(count) *
+              std::log2(static_cast<double>(count) / static_cast<double>(symbols.size()));
+    }
+  }
+  return bits / 8.0;
+}
+
+TEST(Rans, LargePlanesCostTheirEntropyPlusOnePercent) {
+  Planes planes;
+  double ideal = 0.0;
+  for (unsigned p = 0; p < 12; ++p) {
+    const std::uint32_t alphabet = p % 3 == 2 ? 256 : p % 3 == 1 ? 16 : 6;
+    planes.Add(192, alphabet, Bell(256 * 192, alphabet, alphabet / (5.0 + p), p));
+    ideal += EntropyBytes(planes.storage.back());
+  }
+  EXPECT_LE(static_cast<double>(Encode(planes).size()), 1.01 * ideal);
+}
+
+TEST(Rans, PlanesAlikeShareATable) {
+  Planes alike;
+  for (unsigned p = 0; p < 40; ++p) alike.Add(8, 16, Bell(256, 16, 2.0, 1));
+  Planes one;
+  one.Add(8, 16, Bell(std::size_t{40} * 256, 16, 2.0, 1));
+  EXPECT_LE(Encode(alike).size(), Encode(one).size() + 40 + 100);
+}
+
+TEST(Rans, ConstantAndEmptyPlanesCostNothingPerSymbol) {
+  Planes planes;
+  planes.Add(100, 16, std::vector<std::uint8_t>(100000, 7));
+  planes.Add(100, 1, std::vector<std::uint8_t>(100000, 0));
+  planes.Add(100, 16, {});
+  EXPECT_EQ(Encode(planes).size(), 2U);
+}
+
+TEST(Rans, FlatPlanesArePacked) {
+  Planes planes;
+  std::mt19937 random(1);
+  std::vector<std::uint8_t> symbols(9600);
+  for (auto& symbol : symbols) symbol = static_cast<std::uint8_t>(random() % 16);
+  planes.Add(96, 16, symbols);
+  EXPECT_EQ(Encode(planes).size(), 1U + 4800U);
+}
+
+TEST(Rans, DamagedStreamsNeverGiveSymbolsOutsideTheAlphabet) {
+  Planes planes;
+  planes.Add(64, 16, Bell(64 * 100, 16, 2.0, 1));
+  planes.Add(64, 6, Bell(64 * 100, 6, 1.0, 2));
+  planes.Add(64, 6, std::vector<std::uint8_t>(640, 3));
+  const auto good = Encode(planes);
+  ASSERT_TRUE(Decode(good, planes));
+  std::mt19937 random(3);
+  for (int trial = 0; trial < 4000; ++trial) {
+    auto damaged = good;
+    const std::size_t range = trial % 2 == 0 ? 60 : damaged.size();  // headers more often
+    damaged[random() % range] ^= static_cast<std::byte>(1 + random() % 255);
+    if (!Decode(damaged, planes)) continue;
+    for (const auto& plane : planes.planes) {
+      ASSERT_LT(*std::max_element(plane.symbols.begin(), plane.symbols.end()), plane.alphabet);
+    }
+  }
+}
+
+TEST(Rans, TablesThatWereNotSentAreRefused) {
+  Planes planes;
+  planes.Add(64, 16, Bell(64 * 100, 16, 2.0, 1));
+  auto bytes = Encode(planes);
+  bytes[0] = std::byte{3};
+  const auto status = Decode(bytes, planes);
+  ASSERT_FALSE(status);
+  EXPECT_EQ(status.error().code, ErrorCode::kCorruptData);
+}
+
+}  // namespace
+}  // namespace kvserve
