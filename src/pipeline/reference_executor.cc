@@ -260,8 +260,9 @@ class Encoder : private ChainRun<const std::byte> {
       const ScopedTimer timer(Seconds(quantizer.info->name));
       KVSERVE_TRY(Named(quantizer.stage->WriteClasses(frame_, symbols_, writer), *quantizer.info));
     }
-    ByteWriter writer(out.symbols);
     const auto& codec = chain_.codec();
+    out.symbols.reserve(codec.stage->MaxEncodedBytes(symbols_));
+    ByteWriter writer(out.symbols);
     const ScopedTimer timer(Seconds(codec.info->name));
     return Named(codec.stage->Encode(frame_, symbols_, writer), *codec.info);
   }

@@ -1,6 +1,7 @@
 // The public codec: the built-in stages over the reference executor, in the frame's wire format.
 #include <algorithm>
 #include <array>
+#include <exception>
 #include <optional>
 #include <string>
 
@@ -139,14 +140,8 @@ Status ResizeFor(const FrameHeader& header, KvBuffer& out) {
   return out.Resize(geometry, header.tokens, layers);
 }
 
-}  // namespace
-
-Result<Profile> ParseProfile(std::string_view text) {
-  return ParseProfileText(text, BuiltinStages());
-}
-
-Status EncodeFrame(const ConstKvView& view, const Profile& profile, const EncodeOptions& options,
-                   std::vector<std::byte>& out, StageSeconds* seconds) {
+Status Encode(const ConstKvView& view, const Profile& profile, const EncodeOptions& options,
+              std::vector<std::byte>& out, StageSeconds* seconds) {
   KVSERVE_TRY(CheckView(view));
   if (view.device != Device::kHost) {
     return MakeError(ErrorCode::kUnsupported, "only KV in host memory can be encoded");
@@ -169,8 +164,8 @@ Status EncodeFrame(const ConstKvView& view, const Profile& profile, const Encode
   return status;
 }
 
-Result<std::size_t> DecodeFrame(std::span<const std::byte> bytes, const DecodeOptions& options,
-                                KvBuffer& out, StageSeconds* seconds) {
+Result<std::size_t> Decode(std::span<const std::byte> bytes, const DecodeOptions& options,
+                           KvBuffer& out, StageSeconds* seconds) {
   KVSERVE_ASSIGN(const FrameView frame, ReadTimed(bytes, seconds));
   const FrameHeader& header = frame.header;
   KVSERVE_TRY(CheckIdentity(options.model, header.model, "model"));
@@ -188,6 +183,32 @@ Result<std::size_t> DecodeFrame(std::span<const std::byte> bytes, const DecodeOp
   const FrameContext context = MakeContext(out.geometry(), header.tokens, header.prompt_tokens);
   KVSERVE_TRY(DecodePlanes(chain, sections, context, out.view(), seconds));
   return frame.frame_bytes;
+}
+
+// The library does not throw: a container that finds no memory is an error like any other.
+template <typename Work>
+auto WithoutThrowing(Work work) -> decltype(work()) {
+  try {
+    return work();
+  } catch (const std::exception& error) {  // bad_alloc or length_error
+    return MakeError(ErrorCode::kResourceExhausted, std::string("no memory: ") + error.what());
+  }
+}
+
+}  // namespace
+
+Result<Profile> ParseProfile(std::string_view text) {
+  return ParseProfileText(text, BuiltinStages());
+}
+
+Status EncodeFrame(const ConstKvView& view, const Profile& profile, const EncodeOptions& options,
+                   std::vector<std::byte>& out, StageSeconds* seconds) {
+  return WithoutThrowing([&] { return Encode(view, profile, options, out, seconds); });
+}
+
+Result<std::size_t> DecodeFrame(std::span<const std::byte> bytes, const DecodeOptions& options,
+                                KvBuffer& out, StageSeconds* seconds) {
+  return WithoutThrowing([&] { return Decode(bytes, options, out, seconds); });
 }
 
 Fingerprint PrefixKey(const Fingerprint& model, std::span<const std::int32_t> tokens) {
