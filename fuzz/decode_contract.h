@@ -2,6 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
 
 #include "kvserve/codec.h"
 
@@ -17,6 +20,21 @@ inline DecodeOptions Limits() {
 [[nodiscard]] inline bool AllowedError(ErrorCode code) {
   return code == ErrorCode::kCorruptData || code == ErrorCode::kUnsupported ||
          code == ErrorCode::kMismatch || code == ErrorCode::kResourceExhausted;
+}
+
+// Says what was broken, then ends the run so that libFuzzer keeps the input.
+[[noreturn]] inline void Fail(const std::string& what) {
+  std::fprintf(stderr, "contract broken: %s\n", what.c_str());
+  std::abort();
+}
+
+// The outcome of decoding `size` bytes.
+inline void CheckOutcome(const Result<std::size_t>& decoded, std::size_t size) {
+  if (decoded && *decoded > size) Fail("a frame is longer than its bytes");
+  if (!decoded && !AllowedError(decoded.error().code)) {
+    Fail("bytes caused " + std::string(ErrorName(decoded.error().code)) + ": " +
+         decoded.error().message);
+  }
 }
 
 }  // namespace kvserve::fuzzing

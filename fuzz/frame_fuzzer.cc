@@ -9,8 +9,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   kvserve::KvBuffer out;
   const auto decoded =
       kvserve::DecodeFrame(std::as_bytes(std::span(data, size)), kvserve::fuzzing::Limits(), out);
-  if (decoded ? *decoded > size : !kvserve::fuzzing::AllowedError(decoded.error().code)) {
-    __builtin_trap();
-  }
+  kvserve::fuzzing::CheckOutcome(decoded, size);
   return 0;
 }

@@ -68,15 +68,16 @@ void CheckRoundTrip(const KvBuffer& chunk, const Profile& profile) {
   if (!EncodeFrame(chunk.view(), profile, {}, frame)) return;
   KvBuffer decoded;
   const auto size = DecodeFrame(frame, Limits(), decoded);
-  if (!size || *size != frame.size()) __builtin_trap();
+  if (!size) Fail("encoded, but: " + size.error().message);
+  if (*size != frame.size()) Fail("decoded another length");
   const ConstKvView before = chunk.view();
   const ConstKvView after = std::as_const(decoded).view();
-  if (before.layers.size() != after.layers.size()) __builtin_trap();
+  if (before.layers.size() != after.layers.size()) Fail("decoded other layers");
   if (!Lossless(profile)) return;
   for (std::size_t i = 0; i < before.layers.size(); ++i) {
     if (!SamePlane(before.layers[i].k, after.layers[i].k) ||
         !SamePlane(before.layers[i].v, after.layers[i].v)) {
-      __builtin_trap();
+      Fail("lossless, but layer " + std::to_string(i) + " differs");
     }
   }
 }

@@ -47,6 +47,12 @@ struct Tables {
   [[nodiscard]] const RansTable& ago(std::size_t n) const { return sent[sent.size() - 1 - n]; }
 };
 
+// Only symbols of the alphabet have a frequency.
+bool Fits(const RansTable& table, std::uint32_t alphabet) {
+  const auto frequencies = std::span(table.frequency).subspan(alphabet);
+  return std::ranges::all_of(frequencies, [](std::uint16_t frequency) { return frequency == 0; });
+}
+
 // A table over the wire and back, for its size.
 std::size_t TableBytes(const RansTable& table) {
   std::vector<std::byte> bytes;
@@ -141,6 +147,7 @@ class Rans : public Codec {
       cost = fresh_cost;
     }
     for (std::size_t ago = 0; ago < tables.reusable(); ++ago) {
+      if (!Fits(tables.ago(ago), plane.alphabet)) continue;  // a decoder refuses it
       const std::uint64_t reused_cost = CodeLength(counts, tables.ago(ago));
       if (reused_cost >= cost) continue;
       mode = static_cast<std::uint8_t>(kReuse + ago);
@@ -177,8 +184,7 @@ class Rans : public Codec {
       return MakeError(ErrorCode::kCorruptData, "a plane names a table that was not sent");
     }
     const RansTable& table = tables.ago(ago);
-    for (std::size_t s = alphabet; s < table.frequency.size(); ++s) {
-      if (table.frequency[s] == 0) continue;
+    if (!Fits(table, alphabet)) {
       return MakeError(ErrorCode::kCorruptData, "a reused table exceeds the plane's alphabet");
     }
     return &table;

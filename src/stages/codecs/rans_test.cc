@@ -88,6 +88,23 @@ TEST(Rans, PlanesAlikeShareATable) {
   EXPECT_LE(Encode(alike).size(), Encode(one).size() + 40 + 100);
 }
 
+// A table that fits the symbols need not fit the alphabet: K may have more levels than V.
+TEST(Rans, TablesOfALargerAlphabetAreNotReused) {
+  std::vector<std::uint8_t> low = Bell(512, 4, 0.5, 1);
+  std::vector<std::uint8_t> wide = low;
+  wide.push_back(15);
+  Planes planes;
+  planes.Add(1, 16, wide);
+  planes.Add(1, 8, low);
+  planes.Add(1, 16, wide);
+  const auto bytes = Encode(planes);
+  for (auto& symbols : planes.storage) std::fill(symbols.begin(), symbols.end(), 0);
+  ASSERT_TRUE(Decode(bytes, planes));
+  EXPECT_EQ(planes.storage[0], wide);
+  EXPECT_EQ(planes.storage[1], low);
+  EXPECT_EQ(planes.storage[2], wide);
+}
+
 TEST(Rans, ConstantAndEmptyPlanesCostNothingPerSymbol) {
   Planes planes;
   planes.Add(100, 16, std::vector<std::uint8_t>(100000, 7));
