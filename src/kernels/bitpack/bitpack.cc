@@ -1,11 +1,7 @@
-// Whole blocks by multiplication instead of division: for numbers below 2^56 and alphabets up to
-// 256, floor(number / alphabet) is the high half of number * (floor(2^64 / alphabet) + 1).
 #include "kernels/bitpack/bitpack.h"
 
 #include <bit>
 #include <cstring>
-
-#include "base/try.h"
 
 namespace kvserve {
 namespace {
@@ -26,6 +22,8 @@ std::uint32_t BytesOf(std::uint32_t digits, std::uint32_t alphabet) {
   return bytes;
 }
 
+// Division as multiplication: for numbers below 2^56 and alphabets up to 256, floor(number /
+// alphabet) is the high half of number * (floor(2^64 / alphabet) + 1).
 struct MultiplyDivide {
   std::uint32_t alphabet;
   std::uint64_t reciprocal;
@@ -42,21 +40,57 @@ struct MultiplyDivide {
   }
 };
 
-struct Shift {
-  unsigned bits;
-  explicit Shift(std::uint32_t a) : bits(static_cast<unsigned>(std::countr_zero(a))) {}
-  [[nodiscard]] std::uint64_t Append(std::uint64_t number, std::uint8_t digit) const {
-    return number << bits | digit;
+// Powers of two: eight symbols at a time, as fields that are moved together in three doublings.
+template <unsigned kBits>
+struct Fields {
+  // The low `bits` of every lane of `width` bits.
+  static constexpr std::uint64_t Mask(unsigned bits, unsigned width) {
+    std::uint64_t mask = 0;
+    for (unsigned at = 0; at < 64; at += width) mask |= ((std::uint64_t{1} << bits) - 1) << at;
+    return mask;
   }
-  [[nodiscard]] std::uint8_t Split(std::uint64_t& number) const {
-    const auto digit = static_cast<std::uint8_t>(number & ((1U << bits) - 1));
-    number >>= bits;
-    return digit;
+  // Joins the two fields of each lane of 2 * width bits.
+  template <unsigned kField, unsigned kWidth>
+  static std::uint64_t Join(std::uint64_t x) {
+    constexpr std::uint64_t kLow = Mask(kField, 2 * kWidth);
+    return (x & kLow) | ((x >> (kWidth - kField)) & (kLow << kField));
+  }
+  template <unsigned kField, unsigned kWidth>
+  static std::uint64_t Part(std::uint64_t x) {
+    constexpr std::uint64_t kLow = Mask(kField, 2 * kWidth);
+    return (x & kLow) | ((x & (kLow << kField)) << (kWidth - kField));
+  }
+
+  static std::byte* Pack(std::span<const std::uint8_t> symbols, std::byte* out) {
+    for (std::size_t i = 0; i < symbols.size(); i += 8, out += kBits) {
+      std::uint64_t x = 0;
+      std::memcpy(&x, &symbols[i], 8);
+      x = Join<4 * kBits, 32>(Join<2 * kBits, 16>(Join<kBits, 8>(x)));
+      std::memcpy(out, &x, kBits);
+    }
+    return out;
+  }
+  static const std::byte* Unpack(const std::byte* in, std::span<std::uint8_t> symbols) {
+    for (std::size_t i = 0; i < symbols.size(); i += 8, in += kBits) {
+      std::uint64_t x = 0;
+      std::memcpy(&x, in, kBits);
+      x = Part<kBits, 8>(Part<2 * kBits, 16>(Part<4 * kBits, 32>(x)));
+      std::memcpy(&symbols[i], &x, 8);
+    }
+    return in;
   }
 };
 
-template <typename Radix>
-void PackBlocks(const Radix& radix, PackBlock block, std::size_t blocks,
+using PackFunction = std::byte* (*)(std::span<const std::uint8_t>, std::byte*);
+using UnpackFunction = const std::byte* (*)(const std::byte*, std::span<std::uint8_t>);
+constexpr PackFunction kPackFields[] = {Fields<1>::Pack, Fields<2>::Pack, Fields<3>::Pack,
+                                        Fields<4>::Pack, Fields<5>::Pack, Fields<6>::Pack,
+                                        Fields<7>::Pack};
+constexpr UnpackFunction kUnpackFields[] = {Fields<1>::Unpack, Fields<2>::Unpack, Fields<3>::Unpack,
+                                            Fields<4>::Unpack, Fields<5>::Unpack, Fields<6>::Unpack,
+                                            Fields<7>::Unpack};
+
+void PackBlocks(const MultiplyDivide& radix, PackBlock block, std::size_t blocks,
                 const std::uint8_t* symbols, std::byte* out) {
   for (std::size_t b = 0; b < blocks; ++b, symbols += block.symbols, out += block.bytes) {
     std::uint64_t number = 0;
@@ -66,9 +100,8 @@ void PackBlocks(const Radix& radix, PackBlock block, std::size_t blocks,
 }
 
 // Returns whether every number had no more digits than symbols.
-template <typename Radix>
-bool UnpackBlocks(const Radix& radix, PackBlock block, std::size_t blocks, const std::byte* in,
-                  std::uint8_t* symbols) {
+bool UnpackBlocks(const MultiplyDivide& radix, PackBlock block, std::size_t blocks,
+                  const std::byte* in, std::uint8_t* symbols) {
   std::uint64_t excess = 0;
   for (std::size_t b = 0; b < blocks; ++b, symbols += block.symbols, in += block.bytes) {
     std::uint64_t number = 0;
@@ -99,30 +132,48 @@ std::uint64_t PackedBytes(std::uint64_t count, std::uint32_t alphabet) {
 
 void PackSymbols(std::span<const std::uint8_t> symbols, std::uint32_t alphabet,
                  std::span<std::byte> out) {
-  if (alphabet <= 1) return;
-  const PackBlock block = PackBlockFor(alphabet);
-  const std::size_t blocks = symbols.size() / block.symbols;
-  if (std::has_single_bit(alphabet)) {
-    PackBlocks(Shift(alphabet), block, blocks, symbols.data(), out.data());
-  } else {
-    PackBlocks(MultiplyDivide(alphabet), block, blocks, symbols.data(), out.data());
+  if (alphabet <= 1 || symbols.empty()) return;
+  if (alphabet == 256) {
+    std::memcpy(out.data(), symbols.data(), symbols.size());
+    return;
   }
-  PackSymbolsRef(symbols.subspan(blocks * block.symbols), alphabet,
-                 out.subspan(blocks * block.bytes));
+  std::size_t done = 0;
+  std::byte* end = out.data();
+  if (std::has_single_bit(alphabet)) {
+    done = symbols.size() / 8 * 8;
+    end = kPackFields[std::countr_zero(alphabet) - 1](symbols.first(done), end);
+  } else {
+    const PackBlock block = PackBlockFor(alphabet);
+    const std::size_t blocks = symbols.size() / block.symbols;
+    PackBlocks(MultiplyDivide(alphabet), block, blocks, symbols.data(), end);
+    done = blocks * block.symbols;
+    end += blocks * block.bytes;
+  }
+  PackSymbolsRef(symbols.subspan(done), alphabet, out.subspan(end - out.data()));
 }
 
 Status UnpackSymbols(std::span<const std::byte> in, std::uint32_t alphabet,
                      std::span<std::uint8_t> symbols) {
-  if (alphabet <= 1) return UnpackSymbolsRef(in, alphabet, symbols);
-  const PackBlock block = PackBlockFor(alphabet);
-  const std::size_t blocks = symbols.size() / block.symbols;
-  const bool valid =
-      std::has_single_bit(alphabet)
-          ? UnpackBlocks(Shift(alphabet), block, blocks, in.data(), symbols.data())
-          : UnpackBlocks(MultiplyDivide(alphabet), block, blocks, in.data(), symbols.data());
-  if (!valid) return MakeError(ErrorCode::kCorruptData, "a packed block is out of range");
-  return UnpackSymbolsRef(in.subspan(blocks * block.bytes), alphabet,
-                          symbols.subspan(blocks * block.symbols));
+  if (alphabet <= 1 || symbols.empty()) return UnpackSymbolsRef(in, alphabet, symbols);
+  if (alphabet == 256) {
+    std::memcpy(symbols.data(), in.data(), symbols.size());
+    return {};
+  }
+  std::size_t done = 0;
+  const std::byte* end = in.data();
+  if (std::has_single_bit(alphabet)) {
+    done = symbols.size() / 8 * 8;
+    end = kUnpackFields[std::countr_zero(alphabet) - 1](end, symbols.first(done));
+  } else {
+    const PackBlock block = PackBlockFor(alphabet);
+    const std::size_t blocks = symbols.size() / block.symbols;
+    if (!UnpackBlocks(MultiplyDivide(alphabet), block, blocks, end, symbols.data())) {
+      return MakeError(ErrorCode::kCorruptData, "a packed block is out of range");
+    }
+    done = blocks * block.symbols;
+    end += blocks * block.bytes;
+  }
+  return UnpackSymbolsRef(in.subspan(end - in.data()), alphabet, symbols.subspan(done));
 }
 
 }  // namespace kvserve

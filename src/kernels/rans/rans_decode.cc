@@ -50,10 +50,9 @@ std::size_t DecodeGroups(const DecoderTable& slots, std::uint32_t* states,
     for (std::size_t lane = 0; lane < kLanes; ++lane) {
       std::uint32_t x = states[lane];
       symbols[i + lane] = Step(slots, x);
-      const bool refill = x < kRansLow;
-      const std::uint32_t refilled = x << 16 | LoadWord(words);
-      words += refill ? 2 : 0;
-      states[lane] = refill ? refilled : x;
+      const std::uint32_t refill = x < kRansLow ? 1 : 0;
+      states[lane] = x << 16 * refill | (LoadWord(words) & (0U - refill));
+      words += 2 * refill;
     }
   }
   in = {words, end};

@@ -37,10 +37,10 @@ void FillTable(const RansTable& table, EncoderTable& entries) {
 
 inline void EncodeSymbol(const EncoderEntry& entry, std::uint32_t& state, std::uint16_t*& words) {
   std::uint32_t x = state;
-  const bool emit = x >= entry.limit;
+  const std::uint32_t emit = x >= entry.limit ? 1 : 0;
   words[-1] = static_cast<std::uint16_t>(x);
-  words -= emit ? 1 : 0;
-  x = emit ? x >> 16 : x;
+  words -= emit;
+  x >>= 16 * emit;
   const auto quotient =
       static_cast<std::uint32_t>((static_cast<unsigned __int128>(x) * entry.reciprocal) >> 64);
   state = x + entry.bias + quotient * entry.complement;

@@ -1,0 +1,211 @@
+// Speed of the kernels in bytes of their larger side per second, with memcpy, LZ4 and zstd beside.
+// KVSERVE_ISA pins the instruction set.
+#include <benchmark/benchmark.h>
+#include <lz4.h>
+#include <zstd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "kernels/bitpack/bitpack.h"
+#include "kernels/convert/convert.h"
+#include "kernels/hadamard/hadamard.h"
+#include "kernels/minmax/minmax.h"
+#include "kernels/quantize/quantize.h"
+#include "kernels/rans/rans.h"
+
+namespace kvserve {
+namespace {
+
+// One plane of a 256-token frame: 8 heads of 128.
+constexpr std::size_t kColumns = 1024;
+constexpr std::size_t kValues = 256 * kColumns;
+
+std::vector<float> Floats() {
+  std::mt19937 random(1);
+  std::normal_distribution<float> normal;
+  std::vector<float> values(kValues);
+  for (float& value : values) value = normal(random);
+  return values;
+}
+
+std::vector<std::uint8_t> Symbols(std::uint32_t alphabet) {
+  const auto values = Floats();
+  std::vector<std::uint8_t> symbols(kValues);
+  for (std::size_t i = 0; i < kValues; ++i) {
+    const float level = std::round((values[i] / 7.6F + 0.5F) * static_cast<float>(alphabet - 1));
+    symbols[i] = static_cast<std::uint8_t>(std::clamp(level, 0.0F, alphabet - 1.0F));
+  }
+  return symbols;
+}
+
+void SetBytes(benchmark::State& state, std::size_t bytes) {
+  state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations() * bytes));
+}
+
+void Memcpy(benchmark::State& state) {
+  const auto from = Floats();
+  std::vector<float> to(kValues);
+  for (auto _ : state) {
+    std::memcpy(to.data(), from.data(), 4 * kValues);
+    benchmark::ClobberMemory();
+  }
+  SetBytes(state, 4 * kValues);
+}
+BENCHMARK(Memcpy);
+
+void Widen(benchmark::State& state) {
+  const std::vector<std::byte> halves(2 * kValues, std::byte{0x3C});
+  std::vector<float> values(kValues);
+  for (auto _ : state) {
+    ToFloat(DType::kFloat16, halves, values);
+    benchmark::ClobberMemory();
+  }
+  SetBytes(state, 4 * kValues);
+}
+BENCHMARK(Widen);
+
+void Narrow(benchmark::State& state) {
+  const auto values = Floats();
+  std::vector<std::byte> halves(2 * kValues);
+  for (auto _ : state) benchmark::DoNotOptimize(FromFloat(DType::kFloat16, values, halves));
+  SetBytes(state, 4 * kValues);
+}
+BENCHMARK(Narrow);
+
+void Hadamard(benchmark::State& state) {
+  auto values = Floats();
+  const auto signs = HadamardSigns(1, 0, PlaneKind::kKey, 8, 128);
+  for (auto _ : state) {
+    HadamardForward(values, signs, 128);
+    benchmark::ClobberMemory();
+  }
+  SetBytes(state, 4 * kValues);
+}
+BENCHMARK(Hadamard);
+
+void MinMaxAndQuantize(benchmark::State& state) {
+  const auto values = Floats();
+  std::vector<float> low(kColumns), high(kColumns), inverse(kColumns);
+  std::vector<std::uint8_t> symbols(kValues);
+  for (auto _ : state) {
+    MinMaxColumns(values, low, high);
+    for (std::size_t c = 0; c < kColumns; ++c) inverse[c] = 15.0F / (high[c] - low[c]);
+    QuantizeColumns(values, low, inverse, 15, symbols);
+    benchmark::ClobberMemory();
+  }
+  SetBytes(state, 4 * kValues);
+}
+BENCHMARK(MinMaxAndQuantize);
+
+void Dequantize(benchmark::State& state) {
+  const auto symbols = Symbols(16);
+  const std::vector<float> zero(kColumns, -3.0F), step(kColumns, 0.4F);
+  std::vector<float> values(kValues);
+  for (auto _ : state) {
+    DequantizeColumns(symbols, zero, step, values);
+    benchmark::ClobberMemory();
+  }
+  SetBytes(state, 4 * kValues);
+}
+BENCHMARK(Dequantize);
+
+void Pack(benchmark::State& state) {
+  const auto alphabet = static_cast<std::uint32_t>(state.range(0));
+  const auto symbols = Symbols(alphabet);
+  std::vector<std::byte> packed(PackedBytes(kValues, alphabet));
+  for (auto _ : state) {
+    PackSymbols(symbols, alphabet, packed);
+    benchmark::ClobberMemory();
+  }
+  SetBytes(state, kValues);
+}
+BENCHMARK(Pack)->Arg(3)->Arg(8)->Arg(16);
+
+void Unpack(benchmark::State& state) {
+  const auto alphabet = static_cast<std::uint32_t>(state.range(0));
+  auto symbols = Symbols(alphabet);
+  std::vector<std::byte> packed(PackedBytes(kValues, alphabet));
+  PackSymbols(symbols, alphabet, packed);
+  for (auto _ : state) benchmark::DoNotOptimize(UnpackSymbols(packed, alphabet, symbols));
+  SetBytes(state, kValues);
+}
+BENCHMARK(Unpack)->Arg(3)->Arg(8)->Arg(16);
+
+void RansCount(benchmark::State& state) {
+  const auto symbols = Symbols(static_cast<std::uint32_t>(state.range(0)));
+  for (auto _ : state) benchmark::DoNotOptimize(NormaliseCounts(CountSymbols(symbols)));
+  SetBytes(state, kValues);
+}
+BENCHMARK(RansCount)->Arg(8)->Arg(16)->Arg(256);
+
+void RansEncoding(benchmark::State& state) {
+  const auto symbols = Symbols(static_cast<std::uint32_t>(state.range(0)));
+  const auto table = NormaliseCounts(CountSymbols(symbols));
+  const RansPart part{symbols, &table};
+  std::vector<std::byte> bytes;
+  for (auto _ : state) {
+    bytes.clear();
+    ByteWriter writer(bytes);
+    RansEncode(std::span(&part, 1), 5, writer);
+  }
+  SetBytes(state, kValues);
+  state.counters["ratio"] = static_cast<double>(kValues) / static_cast<double>(bytes.size());
+}
+BENCHMARK(RansEncoding)->Arg(8)->Arg(16)->Arg(256);
+
+void RansDecoding(benchmark::State& state) {
+  auto symbols = Symbols(static_cast<std::uint32_t>(state.range(0)));
+  const auto table = NormaliseCounts(CountSymbols(symbols));
+  const RansPart part{symbols, &table};
+  std::vector<std::byte> bytes;
+  ByteWriter writer(bytes);
+  RansEncode(std::span(&part, 1), 5, writer);
+  const MutableRansPart out{symbols, &table};
+  for (auto _ : state) benchmark::DoNotOptimize(RansDecode(bytes, 5, std::span(&out, 1)));
+  SetBytes(state, kValues);
+}
+BENCHMARK(RansDecoding)->Arg(8)->Arg(16)->Arg(256);
+
+void Lz4(benchmark::State& state) {
+  const auto symbols = Symbols(static_cast<std::uint32_t>(state.range(0)));
+  std::vector<char> out(static_cast<std::size_t>(LZ4_compressBound(kValues)));
+  int bytes = 0;
+  for (auto _ : state) {
+    bytes = LZ4_compress_default(reinterpret_cast<const char*>(symbols.data()), out.data(), kValues,
+                                 static_cast<int>(out.size()));
+  }
+  SetBytes(state, kValues);
+  state.counters["ratio"] = static_cast<double>(kValues) / bytes;
+}
+BENCHMARK(Lz4)->Arg(8)->Arg(16)->Arg(256);
+
+void Zstd1(benchmark::State& state) {
+  const auto symbols = Symbols(static_cast<std::uint32_t>(state.range(0)));
+  std::vector<char> out(ZSTD_compressBound(kValues));
+  std::size_t bytes = 0;
+  for (auto _ : state) bytes = ZSTD_compress(out.data(), out.size(), symbols.data(), kValues, 1);
+  SetBytes(state, kValues);
+  state.counters["ratio"] = static_cast<double>(kValues) / static_cast<double>(bytes);
+}
+BENCHMARK(Zstd1)->Arg(8)->Arg(16)->Arg(256);
+
+void Zstd1Decoding(benchmark::State& state) {
+  auto symbols = Symbols(static_cast<std::uint32_t>(state.range(0)));
+  std::vector<char> packed(ZSTD_compressBound(kValues));
+  packed.resize(ZSTD_compress(packed.data(), packed.size(), symbols.data(), kValues, 1));
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(
+        ZSTD_decompress(symbols.data(), kValues, packed.data(), packed.size()));
+  }
+  SetBytes(state, kValues);
+}
+BENCHMARK(Zstd1Decoding)->Arg(8)->Arg(16)->Arg(256);
+
+}  // namespace
+}  // namespace kvserve
+
+BENCHMARK_MAIN();
