@@ -1,6 +1,7 @@
 #include "pipeline/reference_executor.h"
 
 #include <algorithm>
+#include <memory>
 #include <new>
 #include <string>
 #include <string_view>
@@ -46,10 +47,10 @@ class ChainRun {
         history_(chain) {}
 
  protected:
-  // Shapes and storage of all symbols, and of the largest plane's floats.
+  // Shapes and storage of all symbols. The storage is not written, so that a hostile header costs
+  // address space and not memory until the codec has found the symbols.
   Status Prepare() {
     std::uint64_t total = 0;
-    std::uint64_t largest = 0;
     const StageInfo& info = *chain_.quantizer().info;
     for (const auto& plane : planes_) {
       SymbolPlane& symbols = symbols_.emplace_back();
@@ -66,9 +67,32 @@ class ChainRun {
       const auto sum = CheckedAdd(total, symbols.count());
       if (!sum) return MakeError(ErrorCode::kResourceExhausted, "a frame has too many symbols");
       total = *sum;
-      largest = std::max(largest, plane.view.values());
     }
-    return Allocate(total, chain_.native() ? 0 : largest);
+    try {
+      symbol_storage_.reset(new std::uint8_t[total]);
+    } catch (const std::bad_alloc&) {
+      return MakeError(ErrorCode::kResourceExhausted,
+                       "no memory for " + std::to_string(total) + " symbols");
+    }
+    std::span<std::uint8_t> rest(symbol_storage_.get(), total);
+    for (SymbolPlane& symbols : symbols_) {
+      symbols.symbols = rest.first(symbols.count());
+      rest = rest.subspan(symbols.count());
+    }
+    return {};
+  }
+
+  // Room for the floats of any one plane.
+  Status PrepareFloats() {
+    std::uint64_t largest = 0;
+    for (const auto& plane : planes_) largest = std::max(largest, plane.view.values());
+    try {
+      floats_.resize(chain_.native() ? 0 : largest);
+    } catch (const std::exception&) {  // bad_alloc or length_error
+      return MakeError(ErrorCode::kResourceExhausted,
+                       "no memory for " + std::to_string(largest) + " values");
+    }
+    return {};
   }
 
   [[nodiscard]] PlaneContext Context(const OrderedPlane<Byte>& plane) const {
@@ -116,24 +140,7 @@ class ChainRun {
   FeedbackHistory history_;
 
  private:
-  Status Allocate(std::uint64_t symbol_count, std::uint64_t float_count) {
-    try {
-      symbol_storage_.resize(symbol_count);
-      floats_.resize(float_count);
-    } catch (const std::exception&) {  // bad_alloc or length_error
-      return MakeError(ErrorCode::kResourceExhausted,
-                       "no memory for " + std::to_string(symbol_count) + " symbols and " +
-                           std::to_string(float_count) + " values");
-    }
-    std::span<std::uint8_t> rest = symbol_storage_;
-    for (SymbolPlane& symbols : symbols_) {
-      symbols.symbols = rest.first(symbols.count());
-      rest = rest.subspan(symbols.count());
-    }
-    return {};
-  }
-
-  std::vector<std::uint8_t> symbol_storage_;
+  std::unique_ptr<std::uint8_t[]> symbol_storage_;
 };
 
 class Encoder : private ChainRun<const std::byte> {
@@ -147,6 +154,7 @@ class Encoder : private ChainRun<const std::byte> {
       return MakeError(ErrorCode::kInvalidArgument, "the encoder memory is of another chain");
     }
     KVSERVE_TRY(Prepare());
+    KVSERVE_TRY(PrepareFloats());
     KVSERVE_TRY(WeighTokens());
     side_of_stage_.resize(chain_.transforms().size() + 1);
     std::vector<std::byte> side;
@@ -275,14 +283,18 @@ class Encoder : private ChainRun<const std::byte> {
 
 class Decoder : private ChainRun<std::byte> {
  public:
-  Decoder(const Chain& chain, const KvView& out, const FrameContext& frame, StageSeconds* seconds)
-      : ChainRun(chain, out, frame, seconds) {}
+  Decoder(const Chain& chain, const KvView& shapes, const FrameContext& frame,
+          StageSeconds* seconds)
+      : ChainRun(chain, shapes, frame, seconds) {}
 
-  Status Run(const SectionBytes& sections) {
+  Status Run(const SectionBytes& sections, const OutputPlanes& output) {
     KVSERVE_TRY(Prepare());
     KVSERVE_TRY(ReadSymbols(sections));
     ByteReader side(sections.side);
     KVSERVE_TRY(ReadSideLengths(side));
+    KVSERVE_ASSIGN(const KvView out, output());
+    planes_ = CodingOrder(out);
+    KVSERVE_TRY(PrepareFloats());
     for (std::size_t p = 0; p < planes_.size(); ++p) {
       const PlaneContext context = Context(planes_[p]);
       KVSERVE_ASSIGN(const auto bytes, side.GetBytes(side_bytes_[p]));
@@ -381,8 +393,14 @@ Status EncodePlanes(const Chain& chain, const ConstKvView& view, const FrameCont
 }
 
 Status DecodePlanes(const Chain& chain, const SectionBytes& sections, const FrameContext& frame,
+                    const KvView& shapes, const OutputPlanes& output, StageSeconds* seconds) {
+  return Decoder(chain, shapes, frame, seconds).Run(sections, output);
+}
+
+Status DecodePlanes(const Chain& chain, const SectionBytes& sections, const FrameContext& frame,
                     const KvView& out, StageSeconds* seconds) {
-  return Decoder(chain, out, frame, seconds).Run(sections);
+  return DecodePlanes(
+      chain, sections, frame, out, [&] { return out; }, seconds);
 }
 
 }  // namespace kvserve

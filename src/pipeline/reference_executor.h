@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -41,9 +42,18 @@ struct EncoderMemory {
                                   const FrameContext& frame, CodedSections& out,
                                   StageSeconds* seconds = nullptr, EncoderMemory* memory = nullptr);
 
-// Fills the planes of `out`, which have the shapes that were encoded (any strides). Hostile bytes
-// give kCorruptData. Memory beside `out`: one byte per symbol, one plane of float32, and a float32
+// Gives the planes to fill, of the shapes that were announced (any strides).
+using OutputPlanes = std::function<Result<KvView>()>;
+
+// Decodes planes of these shapes; their data is not looked at. `output` is called once, after all
+// symbols are there, so that a header alone cannot make a decoder fill memory. Hostile bytes give
+// kCorruptData. Memory beside the output: one byte per symbol, one plane of float32, and a float32
 // copy of the chunk per feedback transform. Finite input never becomes infinite: see StoreFloats.
+[[nodiscard]] Status DecodePlanes(const Chain& chain, const SectionBytes& sections,
+                                  const FrameContext& frame, const KvView& shapes,
+                                  const OutputPlanes& output, StageSeconds* seconds = nullptr);
+
+// The same into planes that are there already.
 [[nodiscard]] Status DecodePlanes(const Chain& chain, const SectionBytes& sections,
                                   const FrameContext& frame, const KvView& out,
                                   StageSeconds* seconds = nullptr);

@@ -73,11 +73,14 @@ Result<SectionBytes> FindSections(const FrameView& frame) {
 }
 
 // The whole model's geometry. Layers that are not in the frame get the least that is valid.
-KvGeometry GeometryOf(const FrameHeader& header) {
+Result<KvGeometry> GeometryOf(const FrameHeader& header) {
   KvGeometry geometry;
   geometry.dtype = header.dtype;
   geometry.layers.assign(header.model_layers, LayerGeometry{.kv_heads = 1, .k_dim = 1});
   for (const FrameLayer& layer : header.layers) geometry.layers[layer.layer] = layer.geometry;
+  if (auto status = CheckGeometry(geometry); !status) {
+    return MakeError(ErrorCode::kCorruptData, "frame: " + status.error().message);
+  }
   return geometry;
 }
 
@@ -130,14 +133,29 @@ Result<FrameView> ReadTimed(std::span<const std::byte> bytes, StageSeconds* seco
   return frame;
 }
 
-Status ResizeFor(const FrameHeader& header, KvBuffer& out) {
-  const KvGeometry geometry = GeometryOf(header);
-  if (auto status = CheckGeometry(geometry); !status) {
-    return MakeError(ErrorCode::kCorruptData, "frame: " + status.error().message);
+// The planes of the frame as views without data. `geometry` outlives them.
+KvView ShapesOf(const FrameHeader& header, const KvGeometry& geometry) {
+  KvView shapes;
+  shapes.geometry = &geometry;
+  shapes.tokens = header.tokens;
+  for (const FrameLayer& layer : header.layers) {
+    PlaneView plane;
+    plane.dtype = header.dtype;
+    plane.tokens = layer.tokens.size();
+    plane.heads = layer.geometry.kv_heads;
+    LayerView view{layer.layer, layer.tokens, plane, plane};
+    view.k.dim = layer.geometry.k_dim;
+    view.v.dim = layer.geometry.v_dim;
+    shapes.layers.push_back(view);
   }
+  return shapes;
+}
+
+Result<KvView> ResizeFor(const FrameHeader& header, const KvGeometry& geometry, KvBuffer& out) {
   std::vector<KvBuffer::LayerTokens> layers;
   for (const FrameLayer& layer : header.layers) layers.push_back({layer.layer, layer.tokens});
-  return out.Resize(geometry, header.tokens, layers);
+  KVSERVE_TRY(out.Resize(geometry, header.tokens, layers));
+  return out.view();
 }
 
 Status Encode(const ConstKvView& view, const Profile& profile, const EncodeOptions& options,
@@ -179,9 +197,11 @@ Result<std::size_t> Decode(std::span<const std::byte> bytes, const DecodeOptions
   KVSERVE_ASSIGN(const Chain chain, Chain::Create(header.stages, BuiltinStages(), header.dtype,
                                                   Device::kHost, ProfileOrigin::kFrame));
   KVSERVE_TRY(CheckSizes(header, options.max_raw_bytes));
-  KVSERVE_TRY(ResizeFor(header, out));
-  const FrameContext context = MakeContext(out.geometry(), header.tokens, header.prompt_tokens);
-  KVSERVE_TRY(DecodePlanes(chain, sections, context, out.view(), seconds));
+  KVSERVE_ASSIGN(const KvGeometry geometry, GeometryOf(header));
+  const FrameContext context = MakeContext(geometry, header.tokens, header.prompt_tokens);
+  KVSERVE_TRY(DecodePlanes(
+      chain, sections, context, ShapesOf(header, geometry),
+      [&] { return ResizeFor(header, geometry, out); }, seconds));
   return frame.frame_bytes;
 }
 

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <cmath>
@@ -168,6 +169,26 @@ TEST(FrameCodec, RefusesHugeShapes) {
   const Error error = DecodeError(frame);
   EXPECT_EQ(error.code, ErrorCode::kResourceExhausted);
   EXPECT_THAT(error.message, HasSubstr("layer 1"));
+}
+
+// A header may say more than its sections hold: memory is filled only as far as bytes are there.
+TEST(FrameCodec, FillsNoMemoryOnTheWordOfAHeader) {
+  const auto peak_kib = [] {
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_maxrss;
+  };
+  const KvBuffer chunk = MakeChunk(MakeGeometry(DType::kFloat16, {{1, 8, 8}}), {0, 3});
+  for (const char* profile : {"none", "uniform|rans", "hadamard|uniform|bitpack"}) {
+    const auto frame = Rewrite(Encode(profile, chunk.view()), [](FrameHeader& header, auto&) {
+      header.tokens.end = header.layers[0].tokens.end = 1U << 20;
+      header.layers[0].geometry.kv_heads = 4;
+      header.layers[0].geometry.k_dim = header.layers[0].geometry.v_dim = 128;  // 2 GiB
+    });
+    const auto before = peak_kib();
+    EXPECT_EQ(DecodeError(frame).code, ErrorCode::kCorruptData);
+    EXPECT_LT(peak_kib() - before, 512 * 1024) << profile;
+  }
 }
 
 TEST(FrameCodec, RefusesStagesThatItDoesNotHave) {
