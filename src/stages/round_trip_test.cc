@@ -224,6 +224,16 @@ TEST(UniformChain, StaysWithinHalfAStep) {
   }
 }
 
+// Group sizes that do not divide the head dimension leave a shorter last group.
+TEST(UniformChain, TakesAnyGroupWithAnyHeadDimension) {
+  const KvBuffer chunk = MakeChunk(MakeGeometry(DType::kFloat16, AllShapes()), {0, 17});
+  for (const char* group : {"16", "32", "64", "128"}) {
+    const std::string text = std::string("uniform:levels=256,axis=group,group=") + group;
+    const KvBuffer decoded = Decode(Encode(text, chunk.view()));
+    ExpectClose(chunk.view(), decoded.view(), false, 36.0, text);
+  }
+}
+
 TEST(HadamardChain, IsTransparentAtManyLevels) {
   for (const DType dtype : kDTypes) {
     const KvBuffer chunk = MakeChunk(MakeGeometry(dtype, AllShapes()), {0, 33});
