@@ -6,6 +6,7 @@
 
 #include "base/try.h"
 #include "kernels/rans/rans.h"
+#include "kernels/rans/rans_avx512.h"
 
 namespace kvserve {
 namespace {
@@ -78,10 +79,18 @@ Status DecodeRest(const DecoderTable& slots, std::uint32_t* states, std::size_t 
   return {};
 }
 
+std::size_t DecodeGroupsWith(unsigned lanes_log2, bool avx512, const DecoderTable& slots,
+                             std::uint32_t* states, std::span<std::uint8_t> symbols,
+                             std::span<const std::byte>& in) {
+  if (avx512) return RansDecodeAvx512(slots.data(), states, symbols, in);
+  return kDecode[lanes_log2](slots, states, symbols, in);
+}
+
 }  // namespace
 
 Status RansDecode(std::span<const std::byte> in, unsigned lanes_log2,
                   std::span<const MutableRansPart> parts) {
+  const bool avx512 = UseRansAvx512(lanes_log2);
   const std::size_t lanes = std::size_t{1} << lanes_log2;
   if (in.size() < 4 * lanes) {
     return MakeError(ErrorCode::kCorruptData, "the entropy-coded stream is short");
@@ -94,7 +103,8 @@ Status RansDecode(std::span<const std::byte> in, unsigned lanes_log2,
   for (const auto& part : parts) {
     if (part.table != filled) FillTable(*part.table, slots);
     filled = part.table;
-    const std::size_t done = kDecode[lanes_log2](slots, states.data(), part.symbols, in);
+    const std::size_t done =
+        DecodeGroupsWith(lanes_log2, avx512, slots, states.data(), part.symbols, in);
     KVSERVE_TRY(DecodeRest(slots, states.data(), lanes, part.symbols.subspan(done), in));
   }
   const bool ended =

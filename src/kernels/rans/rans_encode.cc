@@ -2,10 +2,10 @@
 // renormalisation always stores its word and moves the pointer or not, since a branch that depends
 // on coded data would be mispredicted every few symbols.
 #include <array>
-#include <cstring>
-#include <vector>
+#include <memory>
 
 #include "kernels/rans/rans.h"
+#include "kernels/rans/rans_avx512.h"
 
 namespace kvserve {
 namespace {
@@ -46,14 +46,12 @@ inline void EncodeSymbol(const EncoderEntry& entry, std::uint32_t& state, std::u
   state = x + entry.bias + quotient * entry.complement;
 }
 
+// Whole groups of lanes.
 template <unsigned kLanesLog2>
-std::uint16_t* EncodePart(std::span<const std::uint8_t> symbols, const EncoderTable& entries,
-                          std::uint32_t* states, std::uint16_t* words) {
+std::uint16_t* EncodeGroups(std::span<const std::uint8_t> symbols, const EncoderTable& entries,
+                            std::uint32_t* states, std::uint16_t* words) {
   constexpr std::size_t kLanes = std::size_t{1} << kLanesLog2;
-  std::size_t i = symbols.size();
-  for (; i % kLanes != 0; --i)
-    EncodeSymbol(entries[symbols[i - 1]], states[(i - 1) % kLanes], words);
-  for (; i > 0; i -= kLanes) {
+  for (std::size_t i = symbols.size(); i > 0; i -= kLanes) {
     const std::uint8_t* group = symbols.data() + i - kLanes;
     for (std::size_t lane = kLanes; lane-- > 0;) {
       EncodeSymbol(entries[group[lane]], states[lane], words);
@@ -64,17 +62,27 @@ std::uint16_t* EncodePart(std::span<const std::uint8_t> symbols, const EncoderTa
 
 using EncodeFunction = std::uint16_t* (*)(std::span<const std::uint8_t>, const EncoderTable&,
                                           std::uint32_t*, std::uint16_t*);
-constexpr EncodeFunction kEncode[] = {EncodePart<0>, EncodePart<1>, EncodePart<2>,
-                                      EncodePart<3>, EncodePart<4>, EncodePart<5>};
+constexpr EncodeFunction kEncode[] = {EncodeGroups<0>, EncodeGroups<1>, EncodeGroups<2>,
+                                      EncodeGroups<3>, EncodeGroups<4>, EncodeGroups<5>};
 
-// No more words than the code length allows: coding a symbol multiplies the state by at most
-// 17/16 * kRansTotal / frequency, and every word takes 16 bits away.
+// Coding a symbol multiplies the state by at most 17/16 * kRansTotal / frequency, so by less than
+// 2^12.1, and every word takes 16 bits away.
 std::size_t WordBound(std::span<const RansPart> parts) {
-  std::uint64_t bits = 0;
-  for (const auto& part : parts) {
-    bits += (CodeLength(CountSymbols(part.symbols), *part.table) >> 16) + part.symbols.size() / 10;
+  std::uint64_t symbols = 0;
+  for (const auto& part : parts) symbols += part.symbols.size();
+  return symbols * 121 / 160 + kMaxLanes + 1;
+}
+
+// The part's incomplete last group, then whole groups down to its start.
+std::uint16_t* EncodePart(const RansPart& part, unsigned lanes_log2, const EncoderTable& entries,
+                          std::uint32_t* states, std::uint16_t* words) {
+  const std::size_t whole = part.symbols.size() >> lanes_log2 << lanes_log2;
+  for (std::size_t i = part.symbols.size(); i-- > whole;) {
+    EncodeSymbol(entries[part.symbols[i]], states[i - whole], words);
   }
-  return bits / 16 + kMaxLanes + parts.size() + 1;
+  const auto groups = part.symbols.first(whole);
+  if (UseRansAvx512(lanes_log2)) return RansEncodeAvx512(groups, *part.table, states, words);
+  return kEncode[lanes_log2](groups, entries, states, words);
 }
 
 }  // namespace
@@ -83,15 +91,17 @@ void RansEncode(std::span<const RansPart> parts, unsigned lanes_log2, ByteWriter
   const std::size_t lanes = std::size_t{1} << lanes_log2;
   std::array<std::uint32_t, kMaxLanes> states;
   states.fill(kRansLow);
-  std::vector<std::uint16_t> buffer(WordBound(parts));
-  std::uint16_t* const end = buffer.data() + buffer.size();
+  // Not initialised: most of it is never touched.
+  const std::size_t bound = WordBound(parts);
+  const auto buffer = std::make_unique_for_overwrite<std::uint16_t[]>(bound);
+  std::uint16_t* const end = buffer.get() + bound;
   std::uint16_t* words = end;
   EncoderTable entries{};
   const RansTable* filled = nullptr;
   for (std::size_t p = parts.size(); p-- > 0;) {
     if (parts[p].table != filled) FillTable(*parts[p].table, entries);
     filled = parts[p].table;
-    words = kEncode[lanes_log2](parts[p].symbols, entries, states.data(), words);
+    words = EncodePart(parts[p], lanes_log2, entries, states.data(), words);
   }
   out.PutBytes(std::as_bytes(std::span(states).first(lanes)));
   out.PutBytes(std::as_bytes(std::span(words, end)));

@@ -7,6 +7,8 @@
 #include <random>
 #include <vector>
 
+#include "kernels/isa/isa_testing.h"
+
 namespace kvserve {
 namespace {
 
@@ -61,25 +63,45 @@ Sample MakeSample(std::initializer_list<std::size_t> counts) {
   return sample;
 }
 
-TEST(Rans, MatchesTheOracleAndRoundTripsForEveryLaneCount) {
-  const auto sample = MakeSample({1000, 0, 33, 1, 5000});
+void CheckAgainstOracle(const Sample& sample, unsigned lanes_log2) {
   const auto parts = sample.parts();
-  for (unsigned lanes_log2 = 0; lanes_log2 <= kMaxRansLanesLog2; ++lanes_log2) {
-    const auto bytes = Encode(parts, lanes_log2);
-    std::vector<std::byte> expected;
-    ByteWriter writer(expected);
-    RansEncodeRef(parts, lanes_log2, writer);
-    ASSERT_EQ(bytes, expected);
-    for (const auto decode : {RansDecode, RansDecodeRef}) {
-      auto decoded = sample.symbols;
-      std::vector<MutableRansPart> out;
-      for (std::size_t i = 0; i < decoded.size(); ++i) {
-        std::fill(decoded[i].begin(), decoded[i].end(), std::uint8_t{0});
-        out.push_back({decoded[i], &sample.tables[i]});
-      }
-      ASSERT_TRUE(decode(bytes, lanes_log2, out));
-      ASSERT_EQ(decoded, sample.symbols);
+  const auto bytes = Encode(parts, lanes_log2);
+  std::vector<std::byte> expected;
+  ByteWriter writer(expected);
+  RansEncodeRef(parts, lanes_log2, writer);
+  ASSERT_EQ(bytes, expected);
+  for (const auto decode : {RansDecode, RansDecodeRef}) {
+    auto decoded = sample.symbols;
+    std::vector<MutableRansPart> out;
+    for (std::size_t i = 0; i < decoded.size(); ++i) {
+      std::fill(decoded[i].begin(), decoded[i].end(), std::uint8_t{0});
+      out.push_back({decoded[i], &sample.tables[i]});
     }
+    ASSERT_TRUE(decode(bytes, lanes_log2, out));
+    ASSERT_EQ(decoded, sample.symbols);
+  }
+}
+
+TEST(Rans, MatchesTheOracleAndRoundTripsForEveryLaneCount) {
+  const auto sample = MakeSample({1000, 0, 33, 1, 5000, 64});
+  ForEachIsa([&] {
+    for (unsigned lanes_log2 = 0; lanes_log2 <= kMaxRansLanesLog2; ++lanes_log2) {
+      CheckAgainstOracle(sample, lanes_log2);
+    }
+  });
+}
+
+// Every frequency, the reciprocals of which have to be exact for all states.
+TEST(Rans, MatchesTheOracleForEveryFrequency) {
+  std::mt19937 random(8);
+  for (std::uint32_t frequency = 1; frequency < kRansTotal; frequency += 1 + frequency / 64) {
+    Sample sample;
+    sample.tables.emplace_back();
+    sample.tables[0].frequency[3] = static_cast<std::uint16_t>(frequency);
+    sample.tables[0].frequency[250] = static_cast<std::uint16_t>(kRansTotal - frequency);
+    auto& symbols = sample.symbols.emplace_back(4096);
+    for (auto& symbol : symbols) symbol = random() % 2 == 0 ? 3 : 250;
+    ForEachIsa([&] { CheckAgainstOracle(sample, kMaxRansLanesLog2); });
   }
 }
 
@@ -101,9 +123,10 @@ TEST(Rans, CostsWithinOnePercentOfTheEntropy) {
 
 TEST(Rans, DamageIsRefusedOrDecodesToSymbolsOfTheTable) {
   const auto sample = MakeSample({3000, 500});
-  const auto bytes = Encode(sample.parts(), 3);
   std::mt19937 random(11);
   for (int trial = 0; trial < 3000; ++trial) {
+    const unsigned lanes_log2 = trial % 2 == 0 ? 5 : 3;
+    const auto bytes = Encode(sample.parts(), lanes_log2);
     auto damaged = bytes;
     if (trial % 3 == 0) {
       damaged.resize(random() % damaged.size());
@@ -115,7 +138,7 @@ TEST(Rans, DamageIsRefusedOrDecodesToSymbolsOfTheTable) {
     auto decoded = sample.symbols;
     const std::vector<MutableRansPart> out = {{decoded[0], &sample.tables[0]},
                                               {decoded[1], &sample.tables[1]}};
-    const auto status = RansDecode(damaged, 3, out);
+    const auto status = RansDecode(damaged, lanes_log2, out);
     if (trial % 3 != 2) {
       ASSERT_FALSE(status);
     } else if (status) {
