@@ -121,7 +121,7 @@ TEST(KvFile, WritesAnyStrides) {
 // A file as other programs write it: tensors and no metadata.
 std::string Tensor(const std::string& name, const std::string& shape, int begin, int end,
                    const std::string& dtype = "F16") {
-  return "\"" + name + "\":{\"dtype\":\"" + dtype + "\",\"shape\":" + shape +
+  return std::string("\"") + name + "\":{\"dtype\":\"" + dtype + "\",\"shape\":" + shape +
          ",\"data_offsets\":[" + std::to_string(begin) + "," + std::to_string(end) + "]}";
 }
 
@@ -157,7 +157,7 @@ TEST_P(BadKvFileTest, NamesTheFault) {
 }
 
 std::string WithMetadata(const std::string& key, const std::string& value) {
-  return "\"__metadata__\":{\"kvserve." + key + "\":\"" + value + "\"}," +
+  return std::string("\"__metadata__\":{\"kvserve.") + key + "\":\"" + value + "\"}," +
          Tensor("k.0", "[1,1,2]", 0, 4);
 }
 

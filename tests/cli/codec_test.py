@@ -101,6 +101,19 @@ class CodecTest(cli_case.CliCase):
         self.assertEqual(kv_sample.read(self.out)[0], kv_sample.read(self.kv)[0])
         self.assertIsNone(self.succeed_json("compare", self.kv, self.out)["layers"][0]["v"])
 
+    def test_window_layers_hold_their_window(self):
+        values = [float(i % 251) for i in range(20 * 2 * 8)]
+        kv_sample.write(self.kv, {"k.0": ((20, 2, 8), values), "v.0": ((20, 2, 8), values),
+                                  "k.1": ((6, 2, 8), values[:96]), "v.1": ((6, 2, 8), values[:96])},
+                        metadata={**METADATA, "kvserve.first_token": "[8,22]",
+                                  "kvserve.window": "[0,6]"})
+        for frame_tokens in ("all", "8", "5", "1"):
+            with self.subTest(frame_tokens=frame_tokens):
+                self.encode("none|zstd", "--frame-tokens", frame_tokens)
+                self.decode()
+                self.assertEqual(kv_sample.read(self.out), kv_sample.read(self.kv))
+                self.assertTrue(self.succeed_json("compare", self.kv, self.frames)["bit_exact"])
+
     def test_profile_file(self):
         kv_sample.write_random(self.kv)
         profile = self.folder / "p.json"

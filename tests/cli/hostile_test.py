@@ -163,10 +163,18 @@ class HostileTest(cli_case.CliCase):
             self.assertEqual(done.returncode, 3, done.stderr)
 
     def test_equal_and_huge_channels(self):
-        for rest in (0.0, 1.0, 3e38):
-            kv_sample.write(self.kv, {f"{p}.0": ((4, 1, 64), [-3e38, *[rest] * 255])
+        for rest in (0.0, 1.0, 1e30):
+            kv_sample.write(self.kv, {f"{p}.0": ((4, 1, 64), [-1e30, *[rest] * 255])
                                       for p in "kv"})
             with self.subTest(rest=rest):
                 for profile in PROFILES:
                     self.encode(profile)
                     self.succeed("decode", self.frames, "-o", "out.safetensors")
+
+    def test_values_that_overflow_a_transform(self):
+        """The sum of 64 such values is infinite: refused, while exact profiles carry them."""
+        kv_sample.write(self.kv, {"k.0": ((2, 1, 64), [3e38] * 128)})
+        self.encode("lossless")
+        self.assertTrue(self.succeed_json("compare", self.kv, self.frames)["bit_exact"])
+        self.refuse(3, "encode", "--profile", PROFILES[1], self.kv, "-o", "y.kvs",
+                    says="not finite")

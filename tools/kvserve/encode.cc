@@ -78,7 +78,8 @@ Status RunEncode(const Arguments& arguments, const Invocation& invocation) {
     return MakeError(status.error().code, arguments.input + ": " + status.error().message);
   }
   KVSERVE_TRY(output.Commit());
-  nlohmann::json extra = {{"profile", profile.name}, {"frame_tokens", arguments.frame_tokens}};
+  nlohmann::json extra = {{"profile", profile.name}, {"frame_tokens", frame_tokens}};
+  if (frame_tokens == kMaxTokens) extra["frame_tokens"] = "all";
   PrintCodecReport(invocation, report, "encode_s", std::move(extra));
   return {};
 }

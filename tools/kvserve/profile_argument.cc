@@ -34,7 +34,8 @@ Result<std::string> Word(const Json& value, const std::string& what) {
 
 Result<std::string> ValueWord(const Json& value, const std::string& what) {
   if (value.is_boolean()) return std::string(value.get<bool>() ? "true" : "false");
-  if (!value.is_number()) return Word(value, what);
+  if (value.is_string()) return Word(value, what);
+  if (!value.is_number()) return Wrong(what + " is not a number, a boolean or a word");
   char text[32];
   const auto end = std::to_chars(text, text + sizeof(text), value.get<double>()).ptr;
   return std::string(text, end);

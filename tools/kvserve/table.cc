@@ -17,6 +17,7 @@ void Table::Print() const {
       line += row[i];
       if (i + 1 < row.size()) line.append(widths[i] - row[i].size() + 2, ' ');
     }
+    line.erase(line.find_last_not_of(' ') + 1);
     std::printf("%s\n", line.c_str());
   };
   for (std::size_t i = 0; i < rows_.size(); ++i) {

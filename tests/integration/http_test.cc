@@ -1,0 +1,316 @@
+// The HTTP face of a decode node, over real sockets.
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <httplib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <future>
+#include <nlohmann/json.hpp>
+
+#include "pair.h"
+#include "runtime/completion_server.h"
+
+namespace kvserve::testing {
+namespace {
+
+using Json = nlohmann::json;
+
+// A pair with its decode node on HTTP.
+struct HttpPair {
+  explicit HttpPair(PairOptions options = {}, HttpOptions http_options = {})
+      : pair(std::move(options)), http(Serve(*pair.decode, http_options)) {}
+  ~HttpPair() { pair.decode->Stop(); }
+
+  static std::unique_ptr<HttpListener> Serve(DecodeNode& node, const HttpOptions& options) {
+    auto http = std::move(HttpListener::Bind(options).value());
+    AddNodeRoutes(*http, node.metrics());
+    AddCompletionRoutes(*http, node);
+    http->Start();
+    return http;
+  }
+  httplib::Client Client() const {
+    httplib::Client client("127.0.0.1", http->address().port);
+    client.set_read_timeout(60);
+    return client;
+  }
+  std::pair<int, Json> Post(const Json& body, const char* path = "/v1/completions") const {
+    const auto response = Client().Post(path, body.dump(), "application/json");
+    if (!response) return {0, {}};
+    return {response->status, Json::parse(response->body, nullptr, false)};
+  }
+
+  Pair pair;
+  std::unique_ptr<HttpListener> http;
+};
+
+// Events of a streamed response, without "data: ".
+std::vector<std::string> Events(const std::string& body) {
+  std::vector<std::string> events;
+  std::istringstream lines(body);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.rfind("data: ", 0) == 0) events.push_back(line.substr(6));
+  }
+  return events;
+}
+
+TEST(Http, ACompletionSaysWhatWasUsedAndWhy) {
+  HttpPair served;
+  const auto prompt = Prompt(100);
+  const auto [status, body] = served.Post({{"prompt", prompt},
+                                           {"max_tokens", 12},
+                                           {"temperature", 0},
+                                           {"return_token_ids", true},
+                                           {"kvserve", {{"profile", "lossless"}}}});
+  ASSERT_EQ(status, 200) << body;
+  EXPECT_EQ(body["object"], "text_completion");
+  EXPECT_EQ(body["choices"][0]["finish_reason"], "length");
+  EXPECT_EQ(body["choices"][0]["token_ids"], Json(LocalTokens(Greedy(prompt))));
+  EXPECT_EQ(body["prompt_token_ids"], Json(prompt));
+  EXPECT_EQ(body["usage"]["prompt_tokens"], 100);
+  EXPECT_EQ(body["usage"]["completion_tokens"], 12);
+  const Json& facts = body["kvserve"];
+  EXPECT_EQ(facts["profile"], "lossless");
+  EXPECT_EQ(facts["reason"], "pinned");
+  EXPECT_EQ(facts["transferred_tokens"], 99);
+  EXPECT_EQ(facts["recomputed_tokens"], 0);
+  EXPECT_EQ(facts["chunks"], 7);
+  EXPECT_DOUBLE_EQ(facts["compression_ratio"].get<double>(),
+                   facts["raw_bytes"].get<double>() / facts["wire_bytes"].get<double>());
+  for (const char* stage : {"prefill", "encode", "wire", "decode", "first_token", "rest"}) {
+    EXPECT_GE(facts["stages_ms"][stage].get<double>(), 0.0) << stage;
+  }
+  EXPECT_GE(facts["jct_ms"].get<double>(), facts["ttft_ms"].get<double>());
+}
+
+TEST(Http, AStreamIsTheSameTextInWholeCharacters) {
+  HttpPair served;
+  Json request = {{"prompt", "hello world"},
+                  {"max_tokens", 60},
+                  {"temperature", 0},
+                  {"return_token_ids", true}};
+  const auto [status, whole] = served.Post(request);
+  ASSERT_EQ(status, 200);
+  request["stream"] = true;
+  const auto response = served.Client().Post("/v1/completions", request.dump(), "application/json");
+  ASSERT_TRUE(response);
+  EXPECT_EQ(response->get_header_value("Content-Type"), "text/event-stream");
+  const auto events = Events(response->body);
+  ASSERT_GE(events.size(), 3U);
+  EXPECT_EQ(events.back(), "[DONE]");
+  std::string text;
+  std::vector<Token> tokens;
+  for (std::size_t i = 0; i + 1 < events.size(); ++i) {
+    const Json event = Json::parse(events[i]);  // fails on half a character
+    text += event["choices"][0]["text"];
+    for (const Json& token : event["choices"][0].value("token_ids", Json::array())) {
+      tokens.push_back(token);
+    }
+  }
+  EXPECT_EQ(text, whole["choices"][0]["text"]);
+  EXPECT_EQ(Json(tokens), whole["token_ids"]);
+  EXPECT_NE(text.find("\xC3\xA9"), std::string::npos);  // a character of two tokens
+  const Json last = Json::parse(events[events.size() - 2]);
+  EXPECT_EQ(last["choices"][0]["finish_reason"], "length");
+  EXPECT_EQ(last["kvserve"]["transferred_tokens"], 10);
+  EXPECT_EQ(last["usage"]["completion_tokens"], 60);
+}
+
+TEST(Http, ChatStreamsDeltas) {
+  HttpPair served;
+  Json request = {
+      {"messages", {{{"role", "user"}, {"content", "hi"}}}}, {"max_tokens", 8}, {"temperature", 0}};
+  const auto [status, whole] = served.Post(request, "/v1/chat/completions");
+  ASSERT_EQ(status, 200) << whole;
+  EXPECT_EQ(whole["choices"][0]["message"]["role"], "assistant");
+  request["stream"] = true;
+  const auto response =
+      served.Client().Post("/v1/chat/completions", request.dump(), "application/json");
+  ASSERT_TRUE(response);
+  std::string text;
+  const auto events = Events(response->body);
+  for (std::size_t i = 0; i + 1 < events.size(); ++i) {
+    text += Json::parse(events[i])["choices"][0]["delta"].value("content", "");
+  }
+  EXPECT_EQ(Json::parse(events.at(0))["choices"][0]["delta"]["role"], "assistant");
+  EXPECT_EQ(text, whole["choices"][0]["message"]["content"]);
+}
+
+TEST(Http, StopsAtAStopString) {
+  HttpPair served;
+  const Json request = {{"prompt", "hello"}, {"max_tokens", 40}, {"temperature", 0}};
+  const auto [status, whole] = served.Post(request);
+  ASSERT_EQ(status, 200);
+  const std::string text = whole["choices"][0]["text"];
+  Json stopped = request;
+  stopped["stop"] = text.substr(10, 3);
+  const auto [stopped_status, body] = served.Post(stopped);
+  ASSERT_EQ(stopped_status, 200);
+  EXPECT_EQ(body["choices"][0]["text"], text.substr(0, text.find(text.substr(10, 3))));
+  EXPECT_EQ(body["choices"][0]["finish_reason"], "stop");
+}
+
+TEST(Http, ErrorsHaveTheirStatusAndShape) {
+  HttpPair served;
+  const auto expect = [&](int wanted, const Json& body, const char* path = "/v1/completions") {
+    const auto [status, document] = served.Post(body, path);
+    EXPECT_EQ(status, wanted) << body;
+    EXPECT_TRUE(document["error"]["message"].is_string()) << document;
+    EXPECT_EQ(document["error"]["code"], wanted);
+  };
+  expect(400, {{"prompt", ""}});
+  expect(400, {{"prompt", "a"}, {"max_tokens", 100000}});
+  expect(400, {{"prompt", "a"}, {"kvserve", {{"profile", "nonsense"}}}});
+  expect(400, {{"prompt", "a"}, {"kvserve", {{"level", 3}}}});
+  expect(400, {{"prompt", "a"}, {"stream", true}, {"max_tokens", 100000}});
+  expect(404, {{"prompt", "a"}, {"model", "another"}});
+  expect(404, Json::object(), "/v1/embeddings");
+  expect(400, Json::array(), "/v1/chat/completions");
+  const auto large =
+      served.Client().Post("/v1/completions", std::string(5 << 20, 'x'), "text/plain");
+  ASSERT_TRUE(large);
+  EXPECT_EQ(large->status, 413);
+}
+
+TEST(Http, ModelsHealthAndMetrics) {
+  HttpPair served;
+  served.Post({{"prompt", Prompt(50)}, {"max_tokens", 2}});
+  auto client = served.Client();
+  EXPECT_EQ(client.Get("/healthz")->status, 200);
+  EXPECT_EQ(Json::parse(client.Get("/v1/models")->body)["data"][0]["id"], "fake-1");
+  const std::string metrics = client.Get("/metrics")->body;
+  for (const char* name :
+       {"kvserve_requests_total{outcome=\"ok\",role=\"decode\"} 1", "kvserve_raw_bytes_total",
+        "kvserve_wire_bytes_total", "kvserve_stage_seconds_bucket", "kvserve_ttft_seconds_count",
+        "kvserve_jct_seconds_count", "kvserve_buffers_in_use", "kvserve_queue_depth",
+        "kvserve_link_bytes_per_s", "# HELP kvserve_requests_total"}) {
+    EXPECT_NE(metrics.find(name), std::string::npos) << name;
+  }
+}
+
+TEST(Http, ADisconnectCancelsStreamedAndWholeAnswers) {
+  for (const bool stream : {false, true}) {
+    PairOptions options;
+    std::atomic<int> decoded{0};
+    options.decode_engine.on_decode = [&](std::uint32_t) -> Status {
+      ++decoded;
+      return {};
+    };
+    options.decode_engine.context_tokens = options.prefill_engine.context_tokens = 1 << 20;
+    HttpPair served(options);
+    const Json body = {{"prompt", "abc"}, {"max_tokens", 1000000}, {"stream", stream}};
+    const std::string text = body.dump();
+    const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(served.http->address().port);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    ASSERT_EQ(connect(socket, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+    const std::string request = "POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: " +
+                                std::to_string(text.size()) + "\r\n\r\n" + text;
+    ASSERT_EQ(send(socket, request.data(), request.size(), 0),
+              static_cast<ssize_t>(request.size()));
+    EXPECT_TRUE(Eventually([&] { return decoded > 3; }));
+    close(socket);
+    EXPECT_TRUE(Eventually([&] { return served.pair.decode_worker.engine->open_sequences() == 0; }))
+        << stream;
+  }
+}
+
+TEST(Http, BeyondLoopbackATokenIsAskedForEverywhereButHealth) {
+  HttpOptions open;
+  open.address = {"0.0.0.0", 0};
+  const auto refused = HttpListener::Bind(open);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
+
+  const auto path =
+      std::filesystem::temp_directory_path() / ("kvserve-http-token-" + std::to_string(getpid()));
+  std::ofstream(path) << "s3cret\n";
+  chmod(path.c_str(), 0600);
+  const auto token = AuthToken::FromFile(path.string());
+  std::filesystem::remove(path);
+  ASSERT_TRUE(token) << token.error().message;
+  open.token = *token;
+  HttpPair served({}, open);
+  auto client = served.Client();
+  EXPECT_EQ(client.Get("/healthz")->status, 200);
+  EXPECT_EQ(client.Get("/metrics")->status, 401);
+  EXPECT_EQ(client.Post("/v1/completions", "{}", "application/json")->status, 401);
+  for (const char* wrong :
+       {"Bearer s3cre", "Bearer s3cret2", "s3cret", "Bearer ", "Basic s3cret"}) {
+    EXPECT_EQ(client.Get("/metrics", {{"Authorization", wrong}})->status, 401) << wrong;
+  }
+  const auto allowed = client.Get("/metrics", {{"Authorization", "Bearer s3cret"}});
+  EXPECT_EQ(allowed->status, 200);
+  EXPECT_EQ(allowed->body.find("s3cret"), std::string::npos);
+}
+
+TEST(Http, RequestsBeyondTheLineGet503WithRetryAfter) {
+  PairOptions options;
+  options.decode_engine.sequences = options.decode.sequences = 1;
+  options.decode.max_waiting = 0;
+  std::promise<void> release;
+  std::shared_future<void> released(release.get_future());
+  options.decode_engine.on_decode = [released](std::uint32_t) -> Status {
+    released.wait();
+    return {};
+  };
+  HttpPair served(options);
+  auto running = std::async(std::launch::async, [&] {
+    return served.Post({{"prompt", "ab"}, {"max_tokens", 1}});
+  });
+  EXPECT_TRUE(Eventually([&] { return served.pair.decode_worker.engine->open_sequences() == 1; }));
+  for (const bool stream : {false, true}) {
+    const Json body = {{"prompt", "ab"}, {"stream", stream}};
+    const auto response = served.Client().Post("/v1/completions", body.dump(), "application/json");
+    EXPECT_TRUE(response && response->status == 503);
+    EXPECT_TRUE(response && response->has_header("Retry-After"));
+  }
+  release.set_value();
+  EXPECT_EQ(running.get().first, 200);
+}
+
+TEST(Http, ConnectionsBeyondThreadsAndQueueGet503) {
+  HttpOptions http;
+  http.threads = 1;
+  http.queue = 1;
+  HttpPair served({}, http);
+  // Two clients that say nothing: one takes the thread, one the queue.
+  std::vector<int> silent;
+  for (int i = 0; i < 2; ++i) {
+    silent.push_back(::socket(AF_INET, SOCK_STREAM, 0));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(served.http->address().port);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    ASSERT_EQ(connect(silent.back(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  }
+  const auto refused = [&] {
+    const auto response = served.Client().Get("/healthz");
+    return response && response->status == 503 && response->has_header("Retry-After");
+  };
+  EXPECT_TRUE(Eventually(refused));
+  for (const int socket : silent) close(socket);
+  EXPECT_TRUE(Eventually([&] {
+    const auto response = served.Client().Get("/healthz");
+    return response && response->status == 200;
+  }));
+}
+
+TEST(Http, AStoppingNodeEndsRequestsWithAnError) {
+  PairOptions options;
+  options.decode_engine.context_tokens = options.prefill_engine.context_tokens = 1 << 20;
+  HttpPair served(options);
+  auto running = std::async(std::launch::async, [&] {
+    return served.Post({{"prompt", "ab"}, {"max_tokens", 1000000}}).first;
+  });
+  EXPECT_TRUE(Eventually([&] { return served.pair.decode_worker.engine->decoded_tokens() > 3; }));
+  served.pair.decode->Stop();
+  EXPECT_EQ(running.get(), 503);
+}
+
+}  // namespace
+}  // namespace kvserve::testing
