@@ -3,6 +3,7 @@
 // mantissa bits go verbatim. Symbols may be taken relative to a level per column, since channels
 // differ in scale far more than the values within one.
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <vector>
 
@@ -25,62 +26,106 @@ constexpr StageInfo kInfo = {
 constexpr std::uint8_t kPlain = 0;     // symbols as they are
 constexpr std::uint8_t kRelative = 1;  // minus a level per column, which follow as bytes
 
-// Calls visit(element, index) over [token, head, dim].
+constexpr std::size_t kRun = 256;  // elements handled at once, on the stack
+
+// Calls visit(first element, index, elements) for runs of at most kRun elements of one head, in
+// [token, head, dim] order.
 template <typename Byte, typename Visit>
-void ForEachElement(const BasicPlaneView<Byte>& plane, const Visit& visit) {
-  const auto step = plane.dim_stride * static_cast<std::int64_t>(DTypeBytes(plane.dtype));
+void ForEachRun(const BasicPlaneView<Byte>& plane, const Visit& visit) {
   std::size_t index = 0;
   for (std::uint32_t token = 0; token < plane.tokens; ++token) {
     for (std::uint32_t head = 0; head < plane.heads; ++head) {
-      Byte* element = plane.at(token, head, 0);
-      for (std::uint32_t d = 0; d < plane.dim; ++d, element += step) visit(element, index++);
+      for (std::uint32_t d = 0; d < plane.dim; d += kRun) {
+        const std::size_t count = std::min<std::size_t>(kRun, plane.dim - d);
+        visit(plane.at(token, head, d), index, count);
+        index += count;
+      }
     }
   }
 }
 
-// An element is 16 bits split into symbol and remainder, after `kLowBytes` verbatim bytes.
-template <std::size_t kLowBytes>
+// Copies elements between a strided run and a contiguous one.
+template <typename Element, typename Byte>
+void Gather(const Byte* from, std::int64_t stride, Element* to, std::size_t count) {
+  if (stride == 1) {
+    std::memcpy(to, from, count * sizeof(Element));
+    return;
+  }
+  for (std::size_t i = 0; i < count; ++i, from += stride * std::int64_t{sizeof(Element)}) {
+    std::memcpy(to + i, from, sizeof(Element));
+  }
+}
+
+template <typename Element>
+void Scatter(const Element* from, std::byte* to, std::int64_t stride, std::size_t count) {
+  if (stride == 1) {
+    std::memcpy(to, from, count * sizeof(Element));
+    return;
+  }
+  for (std::size_t i = 0; i < count; ++i, to += stride * std::int64_t{sizeof(Element)}) {
+    std::memcpy(to, from + i, sizeof(Element));
+  }
+}
+
+// The upper 16 bits of an element are split into symbol and remainder; for fp32 the lower 16 bits
+// lie behind all remainders.
+template <typename Element>
 void Split(const ConstPlaneView& plane, std::span<std::uint8_t> symbols,
            std::span<std::byte> side) {
-  ForEachElement(plane, [&](const std::byte* element, std::size_t i) {
-    std::uint16_t high = 0;
-    std::memcpy(&high, element + kLowBytes, 2);
-    symbols[i] = static_cast<std::uint8_t>(high >> 7);
-    side[i] = static_cast<std::byte>((high >> 8 & 0x80U) | (high & 0x7FU));
-    if constexpr (kLowBytes > 0) {
-      std::memcpy(side.data() + symbols.size() + i * kLowBytes, element, kLowBytes);
+  constexpr unsigned kLowBits = 8 * sizeof(Element) - 16;
+  ForEachRun(plane, [&](const std::byte* from, std::size_t index, std::size_t count) {
+    std::array<Element, kRun> run;
+    Gather(from, plane.dim_stride, run.data(), count);
+    std::uint8_t* to = &symbols[index];
+    std::byte* rest = &side[index];
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto high = static_cast<std::uint16_t>(run[i] >> kLowBits);
+      to[i] = static_cast<std::uint8_t>(high >> 7);
+      rest[i] = static_cast<std::byte>((high >> 8 & 0x80U) | (high & 0x7FU));
+    }
+    if constexpr (kLowBits > 0) {
+      std::array<std::uint16_t, kRun> low;
+      for (std::size_t i = 0; i < count; ++i) low[i] = static_cast<std::uint16_t>(run[i]);
+      std::memcpy(&side[symbols.size() + 2 * index], low.data(), 2 * count);
     }
   });
 }
 
-template <std::size_t kLowBytes>
+template <typename Element>
 void Join(std::span<const std::uint8_t> symbols, std::span<const std::uint8_t> levels,
           std::span<const std::byte> side, const PlaneView& plane) {
-  std::size_t column = 0;
-  ForEachElement(plane, [&](std::byte* element, std::size_t i) {
-    const unsigned level = levels.empty() ? 0 : levels[column];
-    if (++column == levels.size()) column = 0;
-    const unsigned symbol = (symbols[i] + level) & 0xFFU;
-    const auto rest = std::to_integer<unsigned>(side[i]);
-    const auto high =
-        static_cast<std::uint16_t>((rest & 0x80U) << 8 | symbol << 7 | (rest & 0x7FU));
-    std::memcpy(element + kLowBytes, &high, 2);
-    if constexpr (kLowBytes > 0) {
-      std::memcpy(element, side.data() + symbols.size() + i * kLowBytes, kLowBytes);
+  constexpr unsigned kLowBits = 8 * sizeof(Element) - 16;
+  ForEachRun(plane, [&](std::byte* to, std::size_t index, std::size_t count) {
+    const std::uint8_t* from = &symbols[index];
+    const std::byte* rest = &side[index];
+    const std::uint8_t* level = &levels[index % levels.size()];
+    std::array<Element, kRun> run;
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto symbol = static_cast<std::uint8_t>(from[i] + level[i]);
+      const auto remainder = static_cast<std::uint8_t>(rest[i]);
+      run[i] = static_cast<Element>(
+          static_cast<Element>((remainder & 0x80U) << 8 | symbol << 7 | (remainder & 0x7FU))
+          << kLowBits);
     }
+    if constexpr (kLowBits > 0) {
+      std::array<std::uint16_t, kRun> low;
+      std::memcpy(low.data(), &side[symbols.size() + 2 * index], 2 * count);
+      for (std::size_t i = 0; i < count; ++i) run[i] |= low[i];
+    }
+    Scatter(run.data(), to, plane.dim_stride, count);
   });
 }
 
 // Mean symbol of each column, rounded.
 std::vector<std::uint8_t> ColumnLevels(std::span<const std::uint8_t> symbols, std::size_t columns) {
-  std::vector<std::uint64_t> sums(columns);
+  std::vector<std::uint32_t> sums(columns);  // at most kMaxTokens * 255 < 2^32
   for (std::size_t at = 0; at < symbols.size(); at += columns) {
     for (std::size_t c = 0; c < columns; ++c) sums[c] += symbols[at + c];
   }
-  const std::uint64_t rows = symbols.size() / columns;
+  const auto rows = static_cast<std::uint32_t>(symbols.size() / columns);
   std::vector<std::uint8_t> levels(columns);
   for (std::size_t c = 0; c < columns; ++c) {
-    levels[c] = static_cast<std::uint8_t>((sums[c] + rows / 2) / rows);
+    levels[c] = static_cast<std::uint8_t>((std::uint64_t{sums[c]} + rows / 2) / rows);
   }
   return levels;
 }
@@ -107,9 +152,9 @@ class Lossless : public Quantizer {
     const std::size_t count = symbols.count();
     std::vector<std::byte> rest(count * (DTypeBytes(values.dtype) - 1));
     if (values.dtype == DType::kFloat32) {
-      Split<2>(values, symbols.symbols, rest);
+      Split<std::uint32_t>(values, symbols.symbols, rest);
     } else {
-      Split<0>(values, symbols.symbols, rest);
+      Split<std::uint16_t>(values, symbols.symbols, rest);
     }
     WriteLevels(symbols, side);
     side.PutBytes(rest);
@@ -120,17 +165,17 @@ class Lossless : public Quantizer {
                           ByteReader& side, const PlaneView& values) const override {
     KVSERVE_ASSIGN(const auto form, side.Get<std::uint8_t>());
     if (form > kRelative) return MakeError(ErrorCode::kCorruptData, "unknown form of exponents");
-    std::span<const std::uint8_t> levels;
+    std::vector<std::uint8_t> levels(symbols.columns, 0);
     if (form == kRelative) {
       KVSERVE_ASSIGN(const auto bytes, side.GetBytes(symbols.columns));
-      levels = {reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()};
+      std::memcpy(levels.data(), bytes.data(), bytes.size());
     }
     KVSERVE_ASSIGN(const auto rest,
                    side.GetBytes(symbols.count() * (DTypeBytes(values.dtype) - 1)));
     if (values.dtype == DType::kFloat32) {
-      Join<2>(symbols.symbols, levels, rest, values);
+      Join<std::uint32_t>(symbols.symbols, levels, rest, values);
     } else {
-      Join<0>(symbols.symbols, levels, rest, values);
+      Join<std::uint16_t>(symbols.symbols, levels, rest, values);
     }
     return {};
   }
