@@ -13,12 +13,11 @@ namespace kvserve {
 void LoadFloats(const ConstPlaneView& plane, std::span<float> out);
 
 // Rounds float32 [token, head, dim] to the plane's dtype, to nearest even. Magnitudes beyond the
-// dtype's largest finite value (65504 for fp16), infinity included, become that value; NaN stays
-// NaN.
-void StoreFloats(std::span<const float> values, const PlaneView& plane);
+// dtype's largest finite value (65504 for fp16), infinity included, become that value. False, and
+// nothing is stored, when a value is NaN.
+[[nodiscard]] bool StoreFloats(std::span<const float> values, const PlaneView& plane);
 
 // Index of the first NaN or infinity.
 [[nodiscard]] std::optional<std::size_t> FindNonFinite(std::span<const float> values);
-[[nodiscard]] bool HasNan(std::span<const float> values);
 
 }  // namespace kvserve

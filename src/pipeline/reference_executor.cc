@@ -365,13 +365,9 @@ class Decoder : private ChainRun<std::byte> {
     const RealPlane values = Floats(planes_[p], floats_);
     KVSERVE_TRY(Reconstruct(context, symbols_[p], 0, side, values));
     const ScopedTimer timer(Seconds(kConvert));
-    if (HasNan(values.span())) {  // an encoder takes only finite values
-      return MakeError(ErrorCode::kCorruptData, Where(context) +
-                                                    ": decodes to values that are not "
-                                                    "numbers");
-    }
-    StoreFloats(values.span(), planes_[p].view);
-    return {};
+    if (StoreFloats(values.span(), planes_[p].view)) return {};
+    return MakeError(ErrorCode::kCorruptData,  // an encoder takes only finite values
+                     Where(context) + ": decodes to values that are not numbers");
   }
 
   std::vector<std::uint64_t> side_bytes_;  // [plane]

@@ -179,8 +179,8 @@ class Quantizer {
  public:
   virtual ~Quantizer() = default;
   // Sets columns and alphabet of `symbols` for a plane of this dtype and shape (layer, kind and
-  // tokens are set; tokens may be lowered by leading rows that go into side bytes). Called by encoder
-  // and decoder before storage is given; must not read data.
+  // tokens are set; tokens may be lowered by leading rows that go into side bytes). Called by
+  // encoder and decoder before storage is given; must not read data.
   [[nodiscard]] virtual Status Plan(const PlaneContext& plane, DType dtype, std::uint32_t heads,
                                     std::uint32_t dim, SymbolPlane& symbols) const = 0;
 

@@ -69,7 +69,7 @@ KvBuffer MakeChunk(const KvGeometry& geometry, TokenRange tokens, std::uint32_t 
       const float scale = i % columns % 7 == 2 ? 6.0F : 1.0F;
       values[i] = loudness * scale * (base.Normal() + 0.1F * noise.Normal());
     }
-    StoreFloats(values, plane.view);
+    if (!StoreFloats(values, plane.view)) throw std::invalid_argument("a value is NaN");
   }
   return buffer;
 }
