@@ -97,7 +97,9 @@ void WriteRoundTrips(const fs::path& folder) {
   for (const auto& start : starts) {
     for (const auto& quantizer : NamesOf(kvserve::StageKind::kQuantizer)) {
       for (const auto& codec : NamesOf(kvserve::StageKind::kCodec)) {
-        WriteRoundTrip(folder, start + quantizer + "|" + codec, choice++);
+        std::string text = start;
+        text.append(quantizer).append("|").append(codec);
+        WriteRoundTrip(folder, text, choice++);
       }
     }
   }

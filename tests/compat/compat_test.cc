@@ -12,7 +12,9 @@
 namespace kvserve {
 namespace {
 
-const std::filesystem::path kFolder = KVSERVE_COMPAT_DIR;
+std::filesystem::path Folder() {
+  return KVSERVE_COMPAT_DIR;
+}
 
 void CheckRelease(const std::filesystem::path& release) {
   const auto digests = testing::ReadDigests(release / "decoded.txt");
@@ -29,7 +31,7 @@ void CheckRelease(const std::filesystem::path& release) {
 
 TEST(Compat, FramesOfEveryReleaseDecode) {
   int releases = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(kFolder)) {
+  for (const auto& entry : std::filesystem::directory_iterator(Folder())) {
     if (!entry.is_directory()) continue;
     ++releases;
     CheckRelease(entry.path());

@@ -21,14 +21,16 @@ namespace {
 
 using testing::GoldenCase;
 
-const std::filesystem::path kFolder = KVSERVE_GOLDEN_DIR;
+std::filesystem::path Folder() {
+  return KVSERVE_GOLDEN_DIR;
+}
 
 bool Recording() {
   return std::getenv("KVSERVE_RECORD_GOLDEN") != nullptr;
 }
 
 std::filesystem::path FrameFile(std::string_view name) {
-  return kFolder / "frames" / (std::string(name) + ".kvs");
+  return Folder() / "frames" / (std::string(name) + ".kvs");
 }
 
 std::vector<std::byte> Encode(const GoldenCase& golden) {
@@ -66,9 +68,9 @@ TEST_P(Golden, EncodesToTheSameBytes) {
   ASSERT_FALSE(frame.empty());
   if (Recording()) {
     testing::WriteBytes(FrameFile(GetParam().name), frame);
-    auto digests = testing::ReadDigests(kFolder / "decoded.txt");
+    auto digests = testing::ReadDigests(Folder() / "decoded.txt");
     digests[std::string(GetParam().name)] = Digest(frame);
-    testing::WriteDigests(kFolder / "decoded.txt", digests);
+    testing::WriteDigests(Folder() / "decoded.txt", digests);
   }
   const auto golden = testing::ReadBytes(FrameFile(GetParam().name));
   ASSERT_FALSE(golden.empty()) << "not recorded: run with KVSERVE_RECORD_GOLDEN=1";
@@ -83,7 +85,7 @@ TEST_P(Golden, EncodesToTheSameBytes) {
 
 TEST_P(Golden, DecodesToTheSameValues) {
   const auto golden = testing::ReadBytes(FrameFile(GetParam().name));
-  auto digests = testing::ReadDigests(kFolder / "decoded.txt");
+  auto digests = testing::ReadDigests(Folder() / "decoded.txt");
   EXPECT_EQ(Digest(golden), digests[std::string(GetParam().name)]);
 }
 
@@ -150,10 +152,10 @@ TEST(GoldenSet, IsWhatTheDocumentShows) {
 TEST(GoldenSet, HoldsNoFileWithoutACase) {
   std::set<std::string> names;
   for (const auto& golden : testing::GoldenCases()) names.insert(std::string(golden.name));
-  for (const auto& entry : std::filesystem::directory_iterator(kFolder / "frames")) {
+  for (const auto& entry : std::filesystem::directory_iterator(Folder() / "frames")) {
     EXPECT_TRUE(names.contains(entry.path().stem().string())) << entry.path().filename();
   }
-  for (const auto& [name, digest] : testing::ReadDigests(kFolder / "decoded.txt")) {
+  for (const auto& [name, digest] : testing::ReadDigests(Folder() / "decoded.txt")) {
     EXPECT_TRUE(names.contains(name)) << "decoded.txt: " << name;
   }
 }
