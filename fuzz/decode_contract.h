@@ -4,8 +4,11 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <string>
+#include <string_view>
 
+#include "kernels/isa/isa.h"
 #include "kvserve/codec.h"
 
 namespace kvserve::fuzzing {
@@ -36,5 +39,35 @@ inline void CheckOutcome(const Result<std::size_t>& decoded, std::size_t size) {
          decoded.error().message);
   }
 }
+
+[[nodiscard]] inline bool SamePlane(const ConstPlaneView& a, const ConstPlaneView& b) {
+  return a.values() == b.values() &&
+         (a.values() == 0 || std::memcmp(a.data, b.data, a.values() * DTypeBytes(a.dtype)) == 0);
+}
+
+// Bit by bit, for contiguous planes.
+inline void CheckSame(const ConstKvView& a, const ConstKvView& b, const char* what) {
+  if (a.layers.size() != b.layers.size()) Fail(std::string(what) + ": other layers");
+  for (std::size_t i = 0; i < a.layers.size(); ++i) {
+    if (!SamePlane(a.layers[i].k, b.layers[i].k) || !SamePlane(a.layers[i].v, b.layers[i].v)) {
+      Fail(std::string(what) + ": layer " + std::to_string(i) + " differs");
+    }
+  }
+}
+
+// Pins the oracles for a scope; results must be those of the machine's best instruction set.
+class ScalarKernels {
+ public:
+  ScalarKernels() : before_(ActiveIsa()) { Pin("scalar"); }
+  ~ScalarKernels() { Pin(before_); }
+  ScalarKernels(const ScalarKernels&) = delete;
+  ScalarKernels& operator=(const ScalarKernels&) = delete;
+
+ private:
+  static void Pin(std::string_view name) {
+    if (!SetIsa(name)) Fail("cannot pin " + std::string(name));
+  }
+  std::string before_;
+};
 
 }  // namespace kvserve::fuzzing

@@ -13,6 +13,7 @@
 #include "golden/frame_files.h"
 #include "golden/golden_cases.h"
 #include "golden/sample_tensors.h"
+#include "kernels/isa/isa_testing.h"
 #include "kvserve/codec.h"
 #include "stages/registry.h"
 
@@ -87,6 +88,15 @@ TEST_P(Golden, DecodesToTheSameValues) {
   const auto golden = testing::ReadBytes(FrameFile(GetParam().name));
   auto digests = testing::ReadDigests(Folder() / "decoded.txt");
   EXPECT_EQ(Digest(golden), digests[std::string(GetParam().name)]);
+}
+
+TEST_P(Golden, IsTheSameOnEveryInstructionSet) {
+  const auto best = Encode(GetParam());
+  const auto digest = Digest(best);
+  ForEachIsa([&] {
+    EXPECT_TRUE(Encode(GetParam()) == best);
+    EXPECT_EQ(Digest(best), digest);
+  });
 }
 
 // A chain of lossless stages gives back the chunk itself. (A lossy one may, if all tokens stay
