@@ -1,0 +1,43 @@
+// Frames do not depend on the instruction set: the same bytes come out, and the same values go in.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "kernels/isa/isa_testing.h"
+#include "kvserve/codec.h"
+#include "pipeline/testing/chunk.h"
+#include "stages/testing/chains.h"
+
+namespace kvserve {
+namespace {
+
+void CheckChain(const std::string& text, const ConstKvView& view) {
+  const Profile profile = ParseProfile(text).value();
+  std::vector<std::byte> expected;
+  ASSERT_TRUE(EncodeFrame(view, profile, {}, expected)) << text;
+  KvBuffer values;
+  ASSERT_TRUE(DecodeFrame(expected, {}, values)) << text;
+  ForEachIsa([&] {
+    std::vector<std::byte> frame;
+    ASSERT_TRUE(EncodeFrame(view, profile, {}, frame)) << text;
+    EXPECT_EQ(frame, expected) << text;
+    KvBuffer decoded;
+    ASSERT_TRUE(DecodeFrame(expected, {}, decoded)) << text;
+    EXPECT_EQ(
+        testing::Difference(testing::AsConst(values.view()), testing::AsConst(decoded.view())), "")
+        << text;
+  });
+}
+
+TEST(EveryIsa, GivesTheSameFramesAndValues) {
+  for (const DType dtype : {DType::kFloat16, DType::kBFloat16, DType::kFloat32}) {
+    const KvGeometry geometry = testing::MakeGeometry(dtype, {{3, 80, 96}, {2, 64, 64}, {1, 7, 0}});
+    const KvBuffer chunk = testing::MakeChunk(geometry, {0, 150});  // enough symbols for all lanes
+    for (const std::string& text : testing::AllChains()) CheckChain(text, chunk.view());
+    for (const std::string& text : testing::AllSettings()) CheckChain(text, chunk.view());
+  }
+}
+
+}  // namespace
+}  // namespace kvserve
