@@ -71,9 +71,16 @@ struct Fields {
     return out;
   }
   static const std::byte* Unpack(const std::byte* in, std::span<std::uint8_t> symbols) {
+    constexpr std::uint64_t kUsed = (std::uint64_t{1} << (8 * kBits)) - 1;
+    const std::byte* const end = in + symbols.size() / 8 * kBits;
     for (std::size_t i = 0; i < symbols.size(); i += 8, in += kBits) {
       std::uint64_t x = 0;
-      std::memcpy(&x, in, kBits);
+      if (end - in >= 8) {  // one load of whole words is faster than of odd sizes
+        std::memcpy(&x, in, 8);
+        x &= kUsed;
+      } else {
+        std::memcpy(&x, in, kBits);
+      }
       x = Part<kBits, 8>(Part<2 * kBits, 16>(Part<4 * kBits, 32>(x)));
       std::memcpy(&symbols[i], &x, 8);
     }
