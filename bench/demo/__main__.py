@@ -38,7 +38,8 @@ def measure_model(name: str, model: Path, link, options: argparse.Namespace,
     started = time.monotonic()
     qualities = quality.measure(options.kvserve, model, the_plan.evaluated_prompts)
     print(f"    {time.monotonic() - started:.0f} s")
-    run = ModelRun(name, {profile: found["kl"] for profile, found in qualities.items()})
+    run = ModelRun(name, {profile: found["kl"] for profile, found in qualities.items()},
+                   quality.kv_dtype(options.kvserve, model))
     runner = Runner(run, model, link, options.kvserve, the_plan, plan.PROFILES)
     print(f"==> {name}: serving, {link.describe}")
     try:

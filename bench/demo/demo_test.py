@@ -102,7 +102,7 @@ class Forms(unittest.TestCase):
 
     def test_totals_of_one_or_several_profiles(self):
         self.assertEqual(quality.totals({"total": {"kl": 1}}), [{"kl": 1}])
-        self.assertEqual(quality.totals({"total": {}, "totals": [{"kl": 1}]}), [{"kl": 1}])
+        self.assertEqual(quality.totals({"total": {}, "profiles": [{"kl": 1}]}), [{"kl": 1}])
 
     def test_absent_facts_are_not_invented(self):
         got = parse({"choices": [{"token_ids": [7]}]}, 12.0)
