@@ -58,7 +58,9 @@ TEST(Corpus, StageSeedsDecodeAndUseEveryStage) {
     for (const auto& stage : view->header.stages) used.insert(stage.id);
   }
   for (const auto& entry : BuiltinStages()) {
-    EXPECT_TRUE(used.contains(entry.info->id)) << entry.info->name << " is in no seed";
+    EXPECT_TRUE(used.contains(entry.info->id))
+        << entry.info->name
+        << " is in no seed: run make_fuzz_corpus tests/golden/frames fuzz/corpus";
   }
 }
 
