@@ -31,7 +31,7 @@ struct ChatMessage {
   std::string content;
 };
 
-// One model with several sequences in one cache. Not thread-safe: one thread at a time. Every error
+// One model with several sequences. Not thread-safe: one thread at a time. Every error
 // leaves other sequences untouched.
 class Engine {
  public:

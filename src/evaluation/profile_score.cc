@@ -75,7 +75,7 @@ ProfileScore Summarize(const std::string& profile, std::span<const PromptScore> 
   total.kl_ci95 = BootstrapMean(kls, kBootstrapSeed);
   total.top1_agreement =
       Mean(Column(prompts, [](const PromptScore& p) { return p.score.top1_agreement; }));
-  total.nll_delta = -Mean(Column(prompts, Gain));
+  total.nll_delta = Mean(Column(prompts, [](const PromptScore& p) { return -Gain(p); })) + 0.0;
   const auto raw_bytes = static_cast<double>(total.raw_bytes);
   total.compression_ratio = Ratio(raw_bytes, static_cast<double>(total.wire_bytes));
   total.encode_bytes_per_s = Ratio(raw_bytes, encode_s);

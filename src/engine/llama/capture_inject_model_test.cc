@@ -1,7 +1,6 @@
 // Chunks taken out of one sequence and put into another, with real models.
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <cstring>
 #include <ostream>
 #include <span>
@@ -154,26 +153,9 @@ TEST_P(CaptureInject, OtherSequencesAreLeftAlone) {
   EXPECT_EQ(Generate(third, other, 1).size(), 2U);
 }
 
-// KL of next-token distributions, nats.
-double Divergence(std::span<const float> reference, std::span<const float> other) {
-  const auto log_sum = [](std::span<const float> logits) {
-    double sum = 0;
-    for (const float logit : logits) sum += std::exp(double{logit});
-    return std::log(sum);
-  };
-  const double reference_sum = log_sum(reference);
-  const double other_sum = log_sum(other);
-  double divergence = 0;
-  for (std::size_t i = 0; i < reference.size(); ++i) {
-    const double log_p = reference[i] - reference_sum;
-    divergence += std::exp(log_p) * (log_p - (other[i] - other_sum));
-  }
-  return divergence;
-}
-
-// With an F16 cache libllama sums attention in tiles of cells, so the place of a sequence's cells
-// changes last bits of what a prefill computes; with BF16 it does not.
-TEST_P(CaptureInject, PlaceInTheCacheHardlyMatters) {
+// What other sequences do must not reach a sequence's last bits: a request's tokens would depend on
+// which other requests run.
+TEST_P(CaptureInject, EarlierSequencesDoNotMatter) {
   const auto prompt = ProseTokens(*engine_, GetParam().prompt_tokens);
   const SequenceId alone = Open();
   ASSERT_NO_FATAL_FAILURE(PrefillHead(alone, prompt, nullptr));
@@ -184,12 +166,7 @@ TEST_P(CaptureInject, PlaceInTheCacheHardlyMatters) {
   ASSERT_NO_FATAL_FAILURE(PrefillHead(before, ProseTokens(*engine_, 174, 5), nullptr));
   const SequenceId behind = Open();
   ASSERT_NO_FATAL_FAILURE(PrefillHead(behind, prompt, nullptr));
-  const auto moved = Generate(behind, prompt, 4);
-  if (GetParam().dtype == DType::kBFloat16) {
-    EXPECT_EQ(moved, expected);
-  } else {
-    EXPECT_LT(Divergence(expected[0], moved[0]), 1e-4);
-  }
+  EXPECT_EQ(Generate(behind, prompt, 4), expected);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, CaptureInject,

@@ -10,10 +10,17 @@
 
 namespace kvserve {
 
+namespace {
+
+constexpr llama_seq_id kCells = 0;
+constexpr llama_seq_id kScratch = 1;
+
+}  // namespace
+
 Result<SequenceId> LlamaEngine::OpenSequence() {
   for (std::size_t i = 0; i < sequences_.size(); ++i) {
     if (sequences_[i].open) continue;
-    sequences_[i] = LlamaSequence{.open = true};
+    sequences_[i].open = true;
     return static_cast<SequenceId>(i);
   }
   return MakeError(ErrorCode::kResourceExhausted,
@@ -22,8 +29,10 @@ Result<SequenceId> LlamaEngine::OpenSequence() {
 
 void LlamaEngine::CloseSequence(SequenceId sequence) {
   if (!CheckOpen(sequence)) return;
-  llama_memory_seq_rm(memory_, sequence, -1, -1);
-  sequences_[static_cast<std::size_t>(sequence)] = LlamaSequence{};
+  LlamaSequence& state = at(sequence);
+  llama_memory_clear(llama_get_memory(state.context.get()), false);
+  state.open = false;
+  state.next = state.window_begin = 0;
 }
 
 Status LlamaEngine::CheckOpen(SequenceId sequence) const {
@@ -38,7 +47,7 @@ Status LlamaEngine::CheckOpen(SequenceId sequence) const {
 Status LlamaEngine::CheckEvaluation(SequenceId sequence, std::span<const Token> tokens,
                                     std::uint32_t first_position) const {
   KVSERVE_TRY(CheckOpen(sequence));
-  const LlamaSequence& state = sequences_[static_cast<std::size_t>(sequence)];
+  const LlamaSequence& state = at(sequence);
   const auto invalid = [](std::string what) {
     return MakeError(ErrorCode::kInvalidArgument, std::move(what));
   };
@@ -75,14 +84,15 @@ Status LlamaEngine::CheckEvaluation(SequenceId sequence, std::span<const Token> 
 Status LlamaEngine::Evaluate(SequenceId sequence, std::span<const Token> tokens,
                              std::uint32_t first_position, bool logits) {
   KVSERVE_TRY(CheckEvaluation(sequence, tokens, first_position));
-  const TokenBatch batch(sequence, tokens, first_position, logits);
-  const int code = llama_decode(context_.get(), batch.get());
+  LlamaSequence& state = at(sequence);
+  const TokenBatch batch(kCells, tokens, first_position, logits);
+  const int code = llama_decode(state.context.get(), batch.get());
   if (code == 0) {
-    sequences_[static_cast<std::size_t>(sequence)].next +=
-        static_cast<std::uint32_t>(tokens.size());
+    state.next += static_cast<std::uint32_t>(tokens.size());
     return {};
   }
-  llama_memory_seq_rm(memory_, sequence, static_cast<llama_pos>(first_position), -1);
+  llama_memory_seq_rm(llama_get_memory(state.context.get()), kCells,
+                      static_cast<llama_pos>(first_position), -1);
   if (code == 1) {
     return MakeError(ErrorCode::kResourceExhausted,
                      "the KV cache has no room for " + std::to_string(tokens.size()) + " tokens");
@@ -94,7 +104,7 @@ Status LlamaEngine::Evaluate(SequenceId sequence, std::span<const Token> tokens,
 Result<std::span<const float>> LlamaEngine::Decode(SequenceId sequence, Token token,
                                                    std::uint32_t position) {
   KVSERVE_TRY(Evaluate(sequence, std::span(&token, 1), position, true));
-  const float* logits = llama_get_logits_ith(context_.get(), 0);
+  const float* logits = llama_get_logits_ith(at(sequence).context.get(), 0);
   if (logits == nullptr) return MakeError(ErrorCode::kInternal, "no logits after evaluation");
   return std::span(logits, info_.vocabulary);
 }
@@ -108,7 +118,8 @@ Result<std::vector<float>> LlamaEngine::Score(SequenceId sequence, std::span<con
         tokens.subspan(done, std::min<std::size_t>(chunk_tokens_, tokens.size() - done));
     KVSERVE_TRY(Evaluate(sequence, batch, first_position + static_cast<std::uint32_t>(done), true));
     for (std::size_t i = 0; i < batch.size(); ++i) {
-      const float* logits = llama_get_logits_ith(context_.get(), static_cast<std::int32_t>(i));
+      const float* logits =
+          llama_get_logits_ith(at(sequence).context.get(), static_cast<std::int32_t>(i));
       if (logits == nullptr) return MakeError(ErrorCode::kInternal, "no logits after evaluation");
       scores.insert(scores.end(), logits, logits + info_.vocabulary);
     }
@@ -117,49 +128,55 @@ Result<std::vector<float>> LlamaEngine::Score(SequenceId sequence, std::span<con
   return scores;
 }
 
+// Saving the scratch sequence copies this chunk only, not everything so far; and its window is
+// counted from the chunk's own end.
+Status LlamaEngine::SaveChunk(llama_context* context, TokenRange tokens) {
+  const llama_memory_t memory = llama_get_memory(context);
+  llama_memory_seq_cp(memory, kCells, kScratch, static_cast<llama_pos>(tokens.begin),
+                      static_cast<llama_pos>(tokens.end));
+  blob_.resize(llama_state_seq_get_size(context, kScratch));
+  const std::size_t written = llama_state_seq_get_data(
+      context, reinterpret_cast<std::uint8_t*>(blob_.data()), blob_.size(), kScratch);
+  llama_memory_seq_rm(memory, kScratch, -1, -1);
+  if (written == blob_.size()) return {};
+  return MakeError(ErrorCode::kInternal, "saving the state failed: " + LastEngineError());
+}
+
+Status LlamaEngine::LoadChunk(llama_context* context, const ConstKvView& chunk) {
+  std::vector<std::vector<std::byte>> gathered;
+  KVSERVE_TRY(WriteState(StateOf(chunk, layout_, kScratch, gathered), blob_));
+  const llama_memory_t memory = llama_get_memory(context);
+  const std::size_t read = llama_state_seq_set_data(
+      context, reinterpret_cast<const std::uint8_t*>(blob_.data()), blob_.size(), kScratch);
+  if (read == blob_.size()) llama_memory_seq_cp(memory, kScratch, kCells, -1, -1);
+  llama_memory_seq_rm(memory, kScratch, -1, -1);
+  if (read == blob_.size()) return {};
+  return MakeError(ErrorCode::kResourceExhausted, "the KV cache did not take " +
+                                                      std::to_string(chunk.tokens.size()) +
+                                                      " tokens: " + LastEngineError());
+}
+
 Status LlamaEngine::Capture(SequenceId sequence, TokenRange tokens, std::uint32_t total_tokens,
                             KvBuffer& out) {
   KVSERVE_TRY(CheckOpen(sequence));
-  const std::uint32_t next = sequences_[static_cast<std::size_t>(sequence)].next;
+  const std::uint32_t next = at(sequence).next;
   if (tokens.begin >= tokens.end || tokens.end > next || tokens.end > total_tokens) {
     return MakeError(ErrorCode::kInvalidArgument,
                      "tokens [" + std::to_string(tokens.begin) + ", " + std::to_string(tokens.end) +
                          ") are not within the sequence's " + std::to_string(next) +
                          " or beyond the total of " + std::to_string(total_tokens));
   }
-  // Saving the scratch sequence copies this chunk only, not everything so far; and its window is
-  // counted from the chunk's own end.
-  llama_memory_seq_cp(memory_, sequence, scratch_, static_cast<llama_pos>(tokens.begin),
-                      static_cast<llama_pos>(tokens.end));
-  blob_.resize(llama_state_seq_get_size(context_.get(), scratch_));
-  const std::size_t written = llama_state_seq_get_data(
-      context_.get(), reinterpret_cast<std::uint8_t*>(blob_.data()), blob_.size(), scratch_);
-  llama_memory_seq_rm(memory_, scratch_, -1, -1);
-  if (written != blob_.size()) {
-    return MakeError(ErrorCode::kInternal, "saving the state failed: " + LastEngineError());
-  }
+  KVSERVE_TRY(SaveChunk(at(sequence).context.get(), tokens));
   KVSERVE_ASSIGN(const auto state, ParseState(blob_, layout_.has_values));
   KVSERVE_TRY(CheckState(state, layout_));
   KVSERVE_TRY(out.Resize(layout_.geometry, tokens, total_tokens));
   return CopyFromState(state, layout_, out);
 }
 
-Status LlamaEngine::LoadScratch(const ConstKvView& chunk) {
-  std::vector<std::vector<std::byte>> gathered;
-  KVSERVE_TRY(WriteState(StateOf(chunk, layout_, scratch_, gathered), blob_));
-  const std::size_t read = llama_state_seq_set_data(
-      context_.get(), reinterpret_cast<const std::uint8_t*>(blob_.data()), blob_.size(), scratch_);
-  if (read == blob_.size()) return {};
-  llama_memory_seq_rm(memory_, scratch_, -1, -1);
-  return MakeError(ErrorCode::kResourceExhausted, "the KV cache did not take " +
-                                                      std::to_string(chunk.tokens.size()) +
-                                                      " tokens: " + LastEngineError());
-}
-
 Status LlamaEngine::Inject(SequenceId sequence, const ConstKvView& chunk) {
   KVSERVE_TRY(CheckOpen(sequence));
   KVSERVE_TRY(CheckChunk(chunk, layout_));
-  LlamaSequence& target = sequences_[static_cast<std::size_t>(sequence)];
+  LlamaSequence& target = at(sequence);
   if (chunk.tokens.begin != target.next) {
     return MakeError(ErrorCode::kInvalidArgument,
                      "KV chunk starts at token " + std::to_string(chunk.tokens.begin) +
@@ -170,9 +187,7 @@ Status LlamaEngine::Inject(SequenceId sequence, const ConstKvView& chunk) {
                                                         " tokens exceed the context of " +
                                                         std::to_string(info_.context_tokens));
   }
-  KVSERVE_TRY(LoadScratch(chunk));
-  llama_memory_seq_cp(memory_, scratch_, sequence, -1, -1);
-  llama_memory_seq_rm(memory_, scratch_, -1, -1);
+  KVSERVE_TRY(LoadChunk(target.context.get(), chunk));
   target.next = chunk.tokens.end;
   for (std::size_t cache = 0; cache < layout_.slots.size(); ++cache) {
     const TokenRange held = chunk.layers[layout_.slots[cache].front()].tokens;

@@ -14,27 +14,27 @@
 namespace kvserve {
 
 struct LlamaSequence {
+  LlamaContext context;
   bool open = false;
   std::uint32_t next = 0;          // position of the next token
   std::uint32_t window_begin = 0;  // window layers hold [window_begin, next)
 };
 
-// Sequence ids 0 .. sequences-1 are the caller's; the one after them is scratch: chunks pass
-// through it, because a saved state is always a whole sequence and loading one empties its sequence
-// first.
+// Every sequence has a context of its own over the shared weights: with an F16 cache libllama sums
+// attention in tiles of cells, so in a shared cache the last bits of a prefill would depend on
+// where other sequences lie; and cells of others cost time. Inside a context, kCells holds the
+// sequence and chunks pass through kScratch, because a saved state is always a whole sequence and
+// loading one empties its sequence first.
 class LlamaEngine final : public Engine {
  public:
-  LlamaEngine(const LlamaOptions& options, LlamaModel model, LlamaContext context,
+  LlamaEngine(const LlamaOptions& options, LlamaModel model, std::vector<LlamaContext> contexts,
               CacheLayout layout, ModelInfo info)
       : chunk_tokens_(options.chunk_tokens),
         model_(std::move(model)),
-        context_(std::move(context)),
         vocab_(llama_model_get_vocab(model_.get())),
-        memory_(llama_get_memory(context_.get())),
         layout_(std::move(layout)),
-        info_(std::move(info)),
-        scratch_(static_cast<SequenceId>(options.sequences)),
-        sequences_(options.sequences) {
+        info_(std::move(info)) {
+    for (LlamaContext& context : contexts) sequences_.emplace_back().context = std::move(context);
     for (std::size_t cache = 0; cache < layout_.slots.size(); ++cache) {
       window_tokens_ = std::max(window_tokens_, layout_.window_tokens(cache));
     }
@@ -75,19 +75,23 @@ class LlamaEngine final : public Engine {
                                        std::uint32_t first_position) const;
   [[nodiscard]] Status Evaluate(SequenceId sequence, std::span<const Token> tokens,
                                 std::uint32_t first_position, bool logits);
-  [[nodiscard]] Status LoadScratch(const ConstKvView& chunk);
+  [[nodiscard]] Status SaveChunk(llama_context* context, TokenRange tokens);
+  [[nodiscard]] Status LoadChunk(llama_context* context, const ConstKvView& chunk);
+  [[nodiscard]] LlamaSequence& at(SequenceId sequence) {
+    return sequences_[static_cast<std::size_t>(sequence)];
+  }
+  [[nodiscard]] const LlamaSequence& at(SequenceId sequence) const {
+    return sequences_[static_cast<std::size_t>(sequence)];
+  }
 
   std::uint32_t chunk_tokens_;
   LlamaModel model_;
-  LlamaContext context_;
   const llama_vocab* vocab_;
-  llama_memory_t memory_;
   CacheLayout layout_;
   ModelInfo info_;
-  SequenceId scratch_;
-  std::vector<LlamaSequence> sequences_;
-  std::uint32_t window_tokens_ = 0;  // of the window layers; 0: none
-  std::vector<std::byte> blob_;      // kept for its capacity
+  std::vector<LlamaSequence> sequences_;  // by SequenceId; destroyed before the model
+  std::uint32_t window_tokens_ = 0;       // of the window layers; 0: none
+  std::vector<std::byte> blob_;           // kept for its capacity
 };
 
 }  // namespace kvserve

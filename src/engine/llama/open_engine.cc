@@ -12,7 +12,10 @@
 namespace kvserve {
 namespace {
 
+// BF16 would compress better, but measured here it takes 2.0 (SmolLM2) and 1.4 (Gemma 3) times the
+// CPU time of F16 in prefill and 1.2 and 1.05 times in decode.
 constexpr DType kDefaultCacheDType = DType::kFloat16;
+constexpr std::int64_t kMaxSequences = 256;
 
 Status CheckOptions(const LlamaOptions& options) {
   const auto in_range = [](const char* name, std::int64_t value, std::int64_t low,
@@ -22,9 +25,8 @@ Status CheckOptions(const LlamaOptions& options) {
                                                       " is outside " + std::to_string(low) + ".." +
                                                       std::to_string(high));
   };
-  const auto parallel = static_cast<std::int64_t>(llama_max_parallel_sequences());
   KVSERVE_TRY(in_range("context_tokens", options.context_tokens, 1, kMaxTokens));
-  KVSERVE_TRY(in_range("sequences", options.sequences, 1, parallel - 1));
+  KVSERVE_TRY(in_range("sequences", options.sequences, 1, kMaxSequences));
   KVSERVE_TRY(in_range("chunk_tokens", options.chunk_tokens, 1, 65536));
   KVSERVE_TRY(in_range("threads", options.threads, 1, 512));
   KVSERVE_TRY(in_range("batch_threads", options.batch_threads, 1, 512));
@@ -61,9 +63,9 @@ Status CheckModel(const llama_model* model, const LlamaOptions& options) {
 
 LlamaContext MakeContext(llama_model* model, const LlamaOptions& options, DType cache_dtype) {
   llama_context_params params = ContextParams(cache_dtype);
-  params.n_ctx = options.context_tokens * options.sequences;
+  params.n_ctx = options.context_tokens;
   params.n_batch = params.n_ubatch = options.chunk_tokens;
-  params.n_seq_max = options.sequences + 1;
+  params.n_seq_max = 2;  // the sequence and scratch
   params.n_threads = options.threads;
   params.n_threads_batch = options.batch_threads;
   return LlamaContext(llama_init_from_model(model, params));
@@ -86,10 +88,13 @@ Result<std::unique_ptr<Engine>> OpenLlamaEngine(const LlamaOptions& options) {
   }
   KVSERVE_TRY(CheckModel(model.get(), options));
   KVSERVE_ASSIGN(auto layout, ProbeCacheLayout(model.get(), dtype));
-  LlamaContext context = MakeContext(model.get(), options, dtype);
-  if (!context) {
+  std::vector<LlamaContext> contexts;
+  for (std::uint32_t i = 0; i < options.sequences; ++i) {
+    contexts.push_back(MakeContext(model.get(), options, dtype));
+    if (contexts.back()) continue;
     return MakeError(ErrorCode::kResourceExhausted,
-                     "model " + options.model_path + ": no context: " + LastEngineError());
+                     "model " + options.model_path + ": no context for sequence " +
+                         std::to_string(i) + ": " + LastEngineError());
   }
   info.name = MetadataText(model.get(), "general.name");
   if (info.name.empty()) info.name = std::filesystem::path(options.model_path).stem().string();
@@ -98,7 +103,7 @@ Result<std::unique_ptr<Engine>> OpenLlamaEngine(const LlamaOptions& options) {
   info.context_tokens = options.context_tokens;
   info.vocabulary =
       static_cast<std::uint32_t>(llama_vocab_n_tokens(llama_model_get_vocab(model.get())));
-  return std::make_unique<LlamaEngine>(options, std::move(model), std::move(context),
+  return std::make_unique<LlamaEngine>(options, std::move(model), std::move(contexts),
                                        std::move(layout), std::move(info));
 }
 
