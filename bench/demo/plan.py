@@ -1,7 +1,9 @@
 """What is measured: links, profiles, prompts and repeats."""
 
 import dataclasses
+import functools
 import json
+import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -48,10 +50,41 @@ def link_name(mbps: float) -> str:
     return f"{mbps:g} Mbit/s" if mbps else "unshaped"
 
 
+@functools.cache  # the library calls it for as long as the process lives
+def silence():
+    import llama_cpp
+    return llama_cpp.llama_log_callback(lambda *_: None)
+
+
+class Tokenizer:
+    """The model's own, through the libllama that carries the engine; loads no weights."""
+
+    def __init__(self, model: Path):
+        import llama_cpp
+        self.api = llama_cpp
+        llama_cpp.llama_log_set(silence(), None)
+        parameters = llama_cpp.llama_model_default_params()
+        parameters.vocab_only = True
+        self.model = llama_cpp.llama_model_load_from_file(str(model).encode(), parameters)
+        if not self.model:
+            sys.exit(f"{model} cannot be read as a model")
+        self.vocabulary = llama_cpp.llama_model_get_vocab(self.model)
+
+    def tokens(self, text: str) -> list[int]:
+        data = text.encode()
+        room = len(data) + 2
+        ids = (self.api.llama_token * room)()
+        count = self.api.llama_tokenize(self.vocabulary, data, len(data), ids, room, True, False)
+        return list(ids[:max(count, 0)])
+
+    def close(self) -> None:
+        self.api.llama_model_free(self.model)
+
+
 def prompt_tokens(model: Path, tokens: int = PROMPT_TOKENS) -> list[list[int]]:
     """The first `tokens` token ids of each shipped prompt."""
-    from llama_cpp import Llama  # only its tokenizer: the venv has it, it carries the engine
-    vocabulary = Llama(str(model), vocab_only=True, verbose=False)
+    tokenizer = Tokenizer(model)
     texts = [json.loads(line)["text"] for line in PROMPTS.read_text().splitlines()]
-    prompts = [vocabulary.tokenize(text.encode())[:tokens] for text in texts]
+    prompts = [tokenizer.tokens(text)[:tokens] for text in texts]
+    tokenizer.close()
     return [prompt for prompt in prompts if len(prompt) == tokens]
