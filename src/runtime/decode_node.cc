@@ -39,6 +39,7 @@ Result<std::unique_ptr<DecodeNode>> DecodeNode::Create(EngineWorker& worker,
     PeerPoolOptions peer;
     peer.address = *options.prefill;
     peer.token = options.token;
+    peer.first_backoff_s = options.first_backoff_s;
     node->peers_ = std::make_unique<PeerPool>(peer, std::move(hello), node->metrics_);
   }
   return node;

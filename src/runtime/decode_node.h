@@ -29,6 +29,7 @@ struct DecodeNodeOptions {
   std::uint32_t max_waiting = 16;  // requests waiting for a sequence; more are refused
   double deadline_s = 300.0;       // per request
   double stall_s = 30.0;           // KvTransferOptions
+  double first_backoff_s = 0.25;   // PeerPoolOptions
 };
 
 struct GenerateRequest {

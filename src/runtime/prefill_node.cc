@@ -51,6 +51,7 @@ PrefillNode::~PrefillNode() {
   stopping_ = true;
   if (listener_) listener_->Close();
   if (accept_thread_.joinable()) accept_thread_.join();
+  listener_.reset();  // new connections are refused from here on, not left waiting
   // Requests see stopping_ within their poll interval and abort; then the connections are cut.
   const Deadline limit = After(kStopSeconds);
   for (Peer& peer : peers_) {
@@ -121,8 +122,9 @@ void PrefillNode::Serve(Peer& peer) {
     connection.Finish(After(1.0));
     return;
   }
-  const PrefillResources resources{worker_, gate_, buffers_, metrics_, options_.chunk_tokens};
-  RunPrefillSession(resources, {options_.idle_s, options_.max_request_s}, stopping_, connection);
+  const PrefillResources resources{worker_,  gate_,     buffers_,
+                                   metrics_, stopping_, options_.chunk_tokens};
+  RunPrefillSession(resources, {options_.idle_s, options_.max_request_s}, connection);
 }
 
 }  // namespace kvserve

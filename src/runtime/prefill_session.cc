@@ -40,10 +40,10 @@ class Session {
 
   ~Session() { EndActive({ErrorCode::kUnavailable, "the decode node has gone"}); }
 
-  void Run(const std::atomic<bool>& stopping) {
+  void Run() {
     Message message;
     Clock::time_point idle_since = Clock::now();
-    while (!stopping) {
+    while (!resources_.stopping) {
       if (active_) {
         idle_since = Clock::now();
         if (active_->FinishesWithin({})) EndActive({});
@@ -127,9 +127,9 @@ class Session {
 }  // namespace
 
 void RunPrefillSession(const PrefillResources& resources, const PrefillSessionOptions& options,
-                       const std::atomic<bool>& stopping, Connection& connection) {
+                       Connection& connection) {
   Session session(resources, options, connection);
-  session.Run(stopping);
+  session.Run();
 }
 
 }  // namespace kvserve

@@ -1,8 +1,6 @@
 // What the prefill node does with one connection after the handshake.
 #pragma once
 
-#include <atomic>
-
 #include "net/connection.h"
 #include "runtime/prefill_transfer.h"
 
@@ -14,9 +12,9 @@ struct PrefillSessionOptions {
 };
 
 // Reads until the peer goes, misbehaves (a second request while one runs, a message that only a
-// prefill node sends) or `stopping` is set. Blocks; the calling thread is the only receiver.
-// A request in progress ends with the connection.
+// prefill node sends) or the node stops. Blocks; the calling thread is the only receiver. A request
+// in progress ends with the connection.
 void RunPrefillSession(const PrefillResources& resources, const PrefillSessionOptions& options,
-                       const std::atomic<bool>& stopping, Connection& connection);
+                       Connection& connection);
 
 }  // namespace kvserve

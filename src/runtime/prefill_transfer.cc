@@ -70,13 +70,13 @@ class Transfer {
       }
     }
     KVSERVE_ASSIGN(profile_, ParseProfile(request_.profile));
-    KVSERVE_ASSIGN(lossless_, ParseProfile("lossless"));
     return {};
   }
 
   [[nodiscard]] Status Stream() {
     const auto arrived = Clock::now();
-    KVSERVE_ASSIGN(auto entered, resources_.gate.Enter(scope_, [] { return true; }));
+    KVSERVE_ASSIGN(auto entered,
+                   resources_.gate.Enter(scope_, [this] { return !resources_.stopping; }));
     std::optional<SequenceGate::Ticket> ticket(std::move(entered));
     KVSERVE_ASSIGN(auto sequence, OpenedSequence::Open(resources_.worker));
     chunks_ = ChunkCount(total_tokens_, request_.chunk_tokens);
@@ -100,6 +100,9 @@ class Transfer {
   // Prefill and capture of a chunk are one engine call: a window layer forgets tokens later.
   void ComputeLoop(SequenceId sequence) {
     for (std::uint32_t index = 0; index < chunks_ && scope_.Check(); ++index) {
+      if (resources_.stopping) {
+        return scope_.Fail({ErrorCode::kCancelled, "the prefill node is stopping"});
+      }
       CapturedChunk chunk{resources_.buffers.Acquire(), {}};
       chunk.info.tokens = ChunkRange(index, total_tokens_, request_.chunk_tokens);
       const Status status = resources_.worker.Run([&](Engine& engine) -> Status {
@@ -140,8 +143,9 @@ class Transfer {
     if (!status && status.error().code == ErrorCode::kBadInput) {
       // A value no lossy stage can take (NaN, infinity): such a chunk is sent as it is.
       ++end_.fallbacks;
+      KVSERVE_ASSIGN(const Profile lossless, ParseProfile("lossless"));
       BeginChunk(payload);
-      status = EncodeFrame(view, lossless_, options, payload);
+      status = EncodeFrame(view, lossless, options, payload);
     }
     KVSERVE_TRY(status);
     chunk.info.raw_bytes = RawBytes(view);
@@ -196,7 +200,6 @@ class Transfer {
   const std::uint32_t total_tokens_;
   std::uint32_t chunks_ = 0;
   Profile profile_;
-  Profile lossless_;
   TransferEnd end_;  // the encoder's until it has been joined
   // Shared with the scope, which may fail after this object has gone.
   std::shared_ptr<Queues> queues_ = std::make_shared<Queues>();

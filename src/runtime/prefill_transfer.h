@@ -1,6 +1,7 @@
 // One request on the prefill node: compute, encode and send its chunks, all at the same time.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 #include "net/connection.h"
@@ -19,6 +20,7 @@ struct PrefillResources {
   SequenceGate& gate;
   BufferPool& buffers;
   NodeMetrics& metrics;
+  const std::atomic<bool>& stopping;  // seen at the next chunk border
   std::uint32_t max_chunk_tokens;
 };
 

@@ -182,7 +182,7 @@ TEST(Http, ModelsHealthAndMetrics) {
   EXPECT_EQ(Json::parse(client.Get("/v1/models")->body)["data"][0]["id"], "fake-1");
   const std::string metrics = client.Get("/metrics")->body;
   for (const char* name :
-       {"kvserve_requests_total{outcome=\"ok\",role=\"decode\"} 1", "kvserve_raw_bytes_total",
+       {"kvserve_requests_total{role=\"decode\",outcome=\"ok\"} 1", "kvserve_raw_bytes_total",
         "kvserve_wire_bytes_total", "kvserve_stage_seconds_bucket", "kvserve_ttft_seconds_count",
         "kvserve_jct_seconds_count", "kvserve_buffers_in_use", "kvserve_queue_depth",
         "kvserve_link_bytes_per_s", "# HELP kvserve_requests_total"}) {
@@ -274,30 +274,30 @@ TEST(Http, RequestsBeyondTheLineGet503WithRetryAfter) {
 }
 
 TEST(Http, ConnectionsBeyondThreadsAndQueueGet503) {
-  HttpOptions http;
-  http.threads = 1;
-  http.queue = 1;
-  HttpPair served({}, http);
-  // Two clients that say nothing: one takes the thread, one the queue.
-  std::vector<int> silent;
-  for (int i = 0; i < 2; ++i) {
-    silent.push_back(::socket(AF_INET, SOCK_STREAM, 0));
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(served.http->address().port);
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    ASSERT_EQ(connect(silent.back(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
-  }
-  const auto refused = [&] {
-    const auto response = served.Client().Get("/healthz");
-    return response && response->status == 503 && response->has_header("Retry-After");
+  PairOptions options;
+  std::promise<void> release;
+  std::shared_future<void> released(release.get_future());
+  options.decode_engine.on_decode = [released](std::uint32_t) -> Status {
+    released.wait();
+    return {};
   };
-  EXPECT_TRUE(Eventually(refused));
-  for (const int socket : silent) close(socket);
-  EXPECT_TRUE(Eventually([&] {
-    const auto response = served.Client().Get("/healthz");
-    return response && response->status == 200;
-  }));
+  HttpOptions http;
+  http.threads = http.queue = 1;
+  HttpPair served(options, http);
+  const auto post = [&] { return served.Post({{"prompt", "ab"}, {"max_tokens", 1}}).first; };
+  auto running = std::async(std::launch::async, post);
+  EXPECT_TRUE(Eventually([&] { return served.pair.decode_worker.engine->open_sequences() == 1; }));
+  // The thread is taken; one of these two gets the queue's place, the other is refused.
+  auto first = std::async(std::launch::async, post);
+  auto second = std::async(std::launch::async, post);
+  const auto ready = [](auto& future) {
+    return future.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+  };
+  EXPECT_TRUE(Eventually([&] { return ready(first) || ready(second); }));
+  release.set_value();
+  const int statuses[] = {running.get(), first.get(), second.get()};
+  EXPECT_EQ(statuses[0], 200);
+  EXPECT_EQ(statuses[1] + statuses[2], 200 + 503);
 }
 
 TEST(Http, AStoppingNodeEndsRequestsWithAnError) {

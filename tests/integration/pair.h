@@ -28,7 +28,7 @@ struct PairOptions {
     decode.profile = "none";
     decode.chunk_tokens = prefill.chunk_tokens = 16;
     decode.deadline_s = 60.0;
-    decode.first_backoff_s = 0.001;
+    decode.first_backoff_s = 0.0;
   }
 };
 

@@ -42,19 +42,56 @@ TEST(PeerFault, AnAbortedPrefillIsReportedAndNothingPartialIsUsed) {
   }
 }
 
+// Holds the engine at one chunk of a prompt until it is let go.
+class ChunkGate {
+ public:
+  // -1: holds nothing.
+  void HoldAt(int chunk) {
+    const std::lock_guard lock(mutex_);
+    chunk_ = chunk;
+    reached_ = released_ = false;
+  }
+  void Pass(std::uint32_t first_position) {
+    std::unique_lock lock(mutex_);
+    if (static_cast<int>(first_position / 16) != chunk_) return;
+    reached_ = true;
+    changed_.notify_all();
+    changed_.wait(lock, [&] { return released_; });
+  }
+  [[nodiscard]] bool WaitUntilReached() {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, std::chrono::seconds(20), [&] { return reached_; });
+  }
+  void Release() {
+    const std::lock_guard lock(mutex_);
+    released_ = true;
+    changed_.notify_all();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int chunk_ = -1;
+  bool reached_ = false;
+  bool released_ = false;
+};
+
+// Stops the prefill node while its engine is held, so that the transfer is certainly incomplete.
+void KillInTransfer(Pair& pair, ChunkGate& gate) {
+  EXPECT_TRUE(gate.WaitUntilReached());
+  const HostPort address = pair.prefill->address();
+  auto stopping = std::async(std::launch::async, [&] { pair.StopPrefill(); });
+  EXPECT_TRUE(Eventually([&] { return !Connect(address, After(1.0)); }));
+  gate.Release();
+  stopping.get();
+}
+
 // Killed before, during and after a transfer, again and again: nothing is left behind.
 TEST(PeerFault, AHundredDeathsLeaveNoBufferAndNoSequence) {
   PairOptions options;
-  std::mutex mutex;
-  std::condition_variable changed;
-  int chunks_before_death = -1;
-  bool reached = false;
+  ChunkGate gate;
   options.prefill_engine.on_prefill = [&](std::span<const Token>, std::uint32_t first) -> Status {
-    const std::lock_guard lock(mutex);
-    if (chunks_before_death >= 0 && static_cast<int>(first / 16) == chunks_before_death) {
-      reached = true;
-      changed.notify_all();
-    }
+    gate.Pass(first);
     return {};
   };
   Pair pair(options);
@@ -62,25 +99,20 @@ TEST(PeerFault, AHundredDeathsLeaveNoBufferAndNoSequence) {
   const auto expected = LocalTokens(request);
   for (int round = 0; round < 100; ++round) {
     const int moment = round % 5;  // 0: before, 1-3: in the middle, 4: after
-    {
-      const std::lock_guard lock(mutex);
-      chunks_before_death = moment >= 1 && moment <= 3 ? moment : -1;
-      reached = false;
-    }
+    const bool middle = moment >= 1 && moment <= 3;
+    gate.HoldAt(middle ? 2 * moment - 2 : -1);  // never the last of six
     if (moment == 0) pair.StopPrefill();
     auto running =
-        std::async(std::launch::async, [&] { return MustGenerate(*pair.decode, request).tokens; });
-    if (moment >= 1 && moment <= 3) {
-      {
-        std::unique_lock lock(mutex);
-        EXPECT_TRUE(changed.wait_for(lock, std::chrono::seconds(20), [&] { return reached; }));
-      }
-      pair.StopPrefill();
-    }
-    EXPECT_EQ(running.get(), expected) << round;
-    if (moment == 4) pair.StopPrefill();
+        std::async(std::launch::async, [&] { return MustGenerate(*pair.decode, request); });
+    if (middle) KillInTransfer(pair, gate);
+    const GenerateReport report = running.get();
+    EXPECT_EQ(report.tokens, expected) << round;
+    EXPECT_EQ(report.source, moment == 4 ? KvSource::kTransferred : KvSource::kRecomputed)
+        << round << " " << report.reason;
+    pair.StopPrefill();
     pair.StartPrefill();
   }
+  EXPECT_EQ(pair.decode->metrics().fallbacks(), 80);
   EXPECT_EQ(pair.decode->buffers_in_use(), 0);
   EXPECT_EQ(pair.decode_worker.engine->open_sequences(), 0);
   EXPECT_EQ(pair.prefill_worker.engine->open_sequences(), 0);
