@@ -22,6 +22,7 @@ namespace kvserve {
 namespace {
 
 constexpr std::size_t kPacedSliceBytes = 16 * 1024;
+constexpr std::chrono::milliseconds kPacedCatchUp{100};
 constexpr std::size_t kFirstPayloadBytes = 1 << 20;  // allocated on a peer's word alone
 constexpr std::size_t kFinishBytes = 1 << 20;
 
@@ -162,11 +163,15 @@ Status TcpConnection::Write(Buffers& buffers, std::size_t count, Deadline deadli
 Status TcpConnection::WritePaced(std::span<const std::byte> header,
                                  std::span<const std::byte> payload, Deadline deadline,
                                  std::size_t& sent) {
+  Clock::time_point due = Clock::now();  // of the slice before
   const auto write = [&](std::span<const std::byte> first,
                          std::span<const std::byte> second) -> Status {
     const std::size_t count = first.size() + second.size();
     const auto now = Clock::now();
-    const auto ready = pacer_->Reserve(count, now);
+    // A late wake-up of this thread is made up for, as a link's queue would have gone on draining.
+    due = std::max(due, now - kPacedCatchUp);
+    const auto ready = pacer_->Reserve(count, due);
+    due = std::max(due, ready);
     if (ready > now) {
       KVSERVE_TRY(WaitUntil(std::min<Clock::time_point>(ready, deadline), &cancel_));
       if (ready > deadline) return MakeError(ErrorCode::kDeadlineExceeded, "the deadline passed");
