@@ -105,6 +105,18 @@ TEST(Rans, TablesOfALargerAlphabetAreNotReused) {
   EXPECT_EQ(planes.storage[2], wide);
 }
 
+// A wider plane's table would be cheap to reuse, but could yield symbols that the plane lacks.
+TEST(Rans, TablesOfWiderAlphabetsAreNotReused) {
+  Planes planes;
+  planes.Add(64, 16, Bell(64 * 100, 16, 2.0, 1));
+  planes.Add(8, 12, Bell(40, 12, 1.0, 2));
+  const auto bytes = Encode(planes);
+  const auto expected = planes.storage;
+  const auto status = Decode(bytes, planes);
+  ASSERT_TRUE(status.has_value()) << status.error().message;
+  EXPECT_EQ(planes.storage, expected);
+}
+
 TEST(Rans, ConstantAndEmptyPlanesCostNothingPerSymbol) {
   Planes planes;
   planes.Add(100, 16, std::vector<std::uint8_t>(100000, 7));
