@@ -50,10 +50,9 @@ std::vector<std::byte> SealFrame(std::span<const std::byte> input) {
         Section{SectionKind::kSymbols, input}}) {
     if (!section.bytes.empty()) sections.push_back(section);
   }
-  std::vector<std::byte> frame;
+  std::vector<std::byte> frame(kPrefixBytes + body.size());
+  std::ranges::copy(body, frame.begin() + kPrefixBytes);
   ByteWriter out(frame);
-  (void)out.Grow(kPrefixBytes);
-  out.PutBytes(body);
   out.Put(static_cast<std::uint8_t>(sections.size()));
   std::uint64_t section_bytes = 0;
   for (const Section& section : sections) {
