@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/try.h"
+#include "engine/llama/process.h"
 
 namespace kvserve::tool {
 
@@ -49,6 +50,7 @@ Result<LlamaOptions> CheckEngineArguments(const EngineArguments& arguments) {
 }
 
 Result<std::unique_ptr<EngineWorker>> LoadEngine(const LlamaOptions& options) {
+  PrepareProcessForEngines();
   std::fprintf(stderr, "kvserve: loading %s\n", options.model_path.c_str());
   const auto begin = Clock::now();
   auto worker = EngineWorker::Start([options] { return OpenLlamaEngine(options); });
