@@ -5,7 +5,8 @@ readonly KVSERVE=build/release/bin/kvserve
 configure() {
   local launcher=()
   if command -v ccache >/dev/null; then launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache); fi
-  quietly "configure-$1" cmake --preset "$1" "${launcher[@]}"
+  quietly "configure-$1" cmake --preset "$1" "${launcher[@]}" \
+    -DKVSERVE_PYTHON="$PWD/$VENV_PYTHON"
 }
 
 # build_preset PRESET [target...]

@@ -1,0 +1,139 @@
+"""A frame's planes: sections through codec, quantizer and transforms. FORMAT.md, "Planes and
+sections"."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from byte_reader import ByteReader, Unsupported, require
+from frame import CLASSES, ELEMENT_BYTES, SIDE, SYMBOLS, Frame, Stage
+from hadamard import Hadamard
+from quantizers import LosslessQuantizer, NoneQuantizer, Plane, UniformQuantizer
+from rans import decode_rans
+from symbol_codecs import decode_bitpack, decode_none, decode_zstd
+
+MAX_RAW_BYTES = 2**33  # this decoder's own limit
+BOOLEAN = (0, 1)
+TRANSFORM, QUANTIZER, CODEC = range(3)
+
+
+class Kind(NamedTuple):
+    name: str
+    place: int
+    make: Any
+    ranges: dict[int, tuple[int, int]]  # every parameter by id
+
+
+STAGES = {
+    0x0201: Kind("hadamard", TRANSFORM, Hadamard, {1: (0, 2**31 - 1), 2: BOOLEAN, 3: BOOLEAN}),
+    0x0301: Kind("none", QUANTIZER, NoneQuantizer, {}),
+    0x0302: Kind("uniform", QUANTIZER, UniformQuantizer,
+                 {1: (2, 256), 2: (2, 256), 3: (0, 2), 4: (0, 2), 5: (8, 1024), 6: (8, 1024),
+                  7: BOOLEAN}),
+    0x0303: Kind("lossless", QUANTIZER, LosslessQuantizer, {}),
+    0x0401: Kind("none", CODEC, decode_none, {}),
+    0x0402: Kind("bitpack", CODEC, decode_bitpack, {}),
+    0x0403: Kind("rans", CODEC, decode_rans, {}),
+    0x0404: Kind("zstd", CODEC, decode_zstd, {1: (1, 19)}),
+}
+
+
+def planes_of(frame: Frame) -> list[Plane]:
+    """In coding order."""
+    planes = []
+    for layer, shape in frame.layers:
+        first_token = frame.first_token + shape.token_offset
+        for is_v, dim in enumerate((shape.k_dim, shape.v_dim)):
+            if dim:
+                planes.append(Plane(layer, bool(is_v), first_token, shape.tokens, shape.kv_heads,
+                                    dim, frame.dtype))
+    return planes
+
+
+def decode_planes(frame: Frame) -> list[tuple[Plane, np.ndarray]]:
+    """The bits [token, head, dim] of every plane, as u2 or u4 of the frame's dtype."""
+    kinds = _check_chain(frame.stages)
+    *transforms, quantizer = [kind.make(stage.parameters)
+                              for kind, stage in zip(kinds[:-1], frame.stages[:-1])]
+    planes = planes_of(frame)
+    raw_bytes = sum(plane.tokens * plane.heads * plane.dim for plane in planes)
+    if raw_bytes * ELEMENT_BYTES[frame.dtype] > MAX_RAW_BYTES:
+        raise Unsupported("a frame larger than this decoder's limit")
+    seen = [plane for plane in planes if plane.tokens]
+
+    require(not frame.sections[CLASSES], "classes that no stage reads")
+    symbols = _read_symbols(frame, kinds[-1].make, [quantizer.symbols(plane) for plane in seen])
+    sides = _split_side(frame.sections[SIDE], planes)
+
+    decoded = []
+    for plane, side in zip(planes, sides):
+        shape = (plane.tokens, plane.heads, plane.dim)
+        reader = ByteReader(side)
+        values = np.empty(shape, f"<u{ELEMENT_BYTES[plane.dtype]}")
+        if plane.tokens:
+            values = quantizer.values(plane, symbols.pop(0), reader).reshape(shape)
+            if not quantizer.native:
+                values = _undo(transforms, plane, values, reader)
+        reader.end("the side bytes of a plane")
+        decoded.append((plane, values))
+    return decoded
+
+
+def _check_chain(stages: list[Stage]) -> list[Kind]:
+    for stage in stages:
+        if stage.id not in STAGES or stage.version != 1:
+            raise Unsupported(f"stage {stage.id:#06x} version {stage.version}")
+        ranges = STAGES[stage.id].ranges
+        require(stage.parameters.keys() == ranges.keys(), "unknown or missing parameters")
+        for parameter, (low, high) in ranges.items():
+            value = stage.parameters[parameter]
+            require(value == int(value) and low <= value <= high, "parameter out of range")
+    kinds = [STAGES[stage.id] for stage in stages]
+    places = [kind.place for kind in kinds]
+    require(places[-2:] == [QUANTIZER, CODEC] and set(places[:-2]) <= {TRANSFORM},
+            "a chain is transforms, one quantizer, one codec")
+    require(len(places) == 2 or not kinds[-2].make.native, "transforms before a native quantizer")
+    return kinds
+
+
+def _read_symbols(frame: Frame, decode: Any, shapes: list[tuple[int, int, int]]) -> list[np.ndarray]:
+    section = ByteReader(frame.sections[SYMBOLS])
+    extents = [(rows * columns, alphabet) for rows, columns, alphabet in shapes]
+    symbols = decode(section, extents, frame.stages[-1].parameters)
+    section.end("the symbols")
+    for plane, (_, alphabet) in zip(symbols, extents):
+        require(not plane.size or plane.max() < alphabet, "a symbol beyond its alphabet")
+    return [plane.reshape(rows, columns) for plane, (rows, columns, _) in zip(symbols, shapes)]
+
+
+def _split_side(section: bytes, planes: list[Plane]) -> list[bytes]:
+    if not section:
+        return [b""] * len(planes)
+    reader = ByteReader(section)
+    lengths = [reader.varint() for _ in planes]
+    require(any(lengths), "a side section without side bytes")
+    sides = [reader.take(length) for length in lengths]
+    reader.end("the side section")
+    return sides
+
+
+def _undo(transforms: list, plane: Plane, values: np.ndarray, side: ByteReader) -> np.ndarray:
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        for transform in reversed(transforms):
+            values = transform.inverse(plane, values, side)
+        require(not np.isnan(values).any(), "a value that is not a number")
+        return _round(values, plane.dtype)
+
+
+def _round(values: np.ndarray, dtype: str) -> np.ndarray:
+    """float32 to the bits of dtype: to nearest, ties to even, saturating."""
+    if dtype == "float16":
+        largest = np.finfo(np.float16).max
+        return np.clip(values, -largest, largest).astype("<f2").view("<u2")
+    largest = np.finfo(np.float32).max
+    bits = np.clip(values, -largest, largest).astype("<f4").view("<u4")
+    if dtype == "float32":
+        return bits
+    rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
+    infinite = rounded & 0x7FFF == 0x7F80
+    return (rounded - infinite).astype("<u2")
