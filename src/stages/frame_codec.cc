@@ -139,7 +139,7 @@ Status Encode(const ConstKvView& view, const Profile& profile, const EncodeOptio
   std::copy_if(std::begin(all), std::end(all), std::back_inserter(sections),
                [](const Section& section) { return !section.bytes.empty(); });
   const auto start = Clock::now();
-  const Status status = WriteFrame(MakeHeader(view, profile, options), sections, out);
+  Status status = WriteFrame(MakeHeader(view, profile, options), sections, out);
   if (seconds != nullptr) (*seconds)[kFrame] += SecondsSince(start);
   return status;
 }

@@ -288,6 +288,7 @@ TEST(FrameCodec, RefusesShapesOutOfRangeByName) {
 // Sliding-window layers of one shape and global layers of another, five to one.
 TEST(FrameCodec, KeepsEachLayersOwnShape) {
   std::vector<LayerShape> shapes;
+  shapes.reserve(60);
   for (int i = 0; i < 60; ++i) {
     shapes.push_back(i % 6 == 5 ? LayerShape{4, 512, 512} : LayerShape{16, 256, 256, 8});
   }
