@@ -21,7 +21,11 @@ struct LlamaOptions {
 
 // Loads the model, probes its cache layout with a few tokens and refuses what it does not
 // understand (recurrent state, transposed values, unknown row types) with kUnsupported. kBadInput:
-// no such file or not a GGUF.
+// no such file or not a GGUF. Call PrepareProcessForEngines (process.h) first. Memory: one cache of
+// context_tokens per sequence.
+// Prefill, Decode, Score and Inject only continue a sequence where it ends; evaluation refuses
+// (kBadInput) when injected window layers do not reach back far enough. A layer whose rotation is
+// not one theta over the whole head is reported as RopeStyle::kNone.
 [[nodiscard]] Result<std::unique_ptr<Engine>> OpenLlamaEngine(const LlamaOptions& options);
 
 // Writes the model with its weights dequantized to F16 (path.tmp, then renamed). Takes seconds;
