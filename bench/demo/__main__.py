@@ -32,6 +32,24 @@ def facts(kvserve: Path) -> dict:
             "argv": sys.argv}
 
 
+def cpu_ticks() -> tuple[int, int]:
+    """(idle, all) ticks of all cores since boot."""
+    ticks = [int(field) for field in Path("/proc/stat").read_text().split("\n")[0].split()[1:9]]
+    return ticks[3] + ticks[4], sum(ticks)
+
+
+def busy_machine(seconds: float = 2) -> list[str]:
+    """Other programs on the cores make every time here too long, and differently so."""
+    idle, total = cpu_ticks()
+    time.sleep(seconds)
+    idle_later, total_later = cpu_ticks()
+    busy = 1 - (idle_later - idle) / max(1, total_later - total)
+    if busy < 0.25:
+        return []
+    return [f"Other programs were using {busy:.0%} of this machine when the run began: times are too "
+            f"long and vary, costs mean little."]
+
+
 def measure_model(name: str, model: Path, link, options: argparse.Namespace,
                   the_plan: plan.Plan) -> ModelRun:
     print(f"==> {name}: quality of each profile ({the_plan.evaluated_prompts} prompts)", flush=True)
@@ -65,13 +83,16 @@ def main() -> int:
     about = facts(options.kvserve)
     link = make_link(options.loopback)
     runs = []
+    cautions = busy_machine()
+    for caution in cautions:
+        print(f"WARNING: {caution}")
     try:
         for name, model in the_plan.models.items():
             runs.append(measure_model(name, model, link, options, the_plan))
     finally:
         link.close()
     result = results.document(runs, {
-        **about, "link": link.describe, "date": time.strftime("%Y-%m-%d", time.gmtime(started)),
+        **about, "link": link.describe, "warnings": cautions, "date": time.strftime("%Y-%m-%d", time.gmtime(started)),
         "seconds": round(time.time() - started)})
     summary.print_table(result)
     summary.print_checks(result)

@@ -28,17 +28,19 @@ def headline(result: dict) -> tuple[str, str]:
     if not none or not best:
         return "KVServe demo", ""
     cost = results.cost_ratio(result, best)
+    costs = f"the transfer costs {cost:.0%} of what it costs uncompressed; "
+    if not summary.believable(cost):
+        costs = ""
     first = (f"On a {link} Mbit/s link the answer arrives after {seconds(best['jct_ms'])} instead "
              f"of {seconds(none['jct_ms'])}.")
     second = (f"{model}, {best['prompt_tokens']}-token prompts, {best['output_tokens']} tokens of "
-              f"answer. The KV cache shrinks {best['compression_ratio']:.1f} times; the transfer "
-              f"costs {cost:.0%} of what it costs uncompressed; the next-token distribution moves "
-              f"by KL {best['kl']:.4f}.")
+              f"answer. The KV cache shrinks {best['compression_ratio']:.1f} times; {costs}the "
+              f"next-token distribution moves by KL {best['kl']:.4f}.")
     return first, second
 
 
 def warnings(result: dict) -> list[str]:
-    found = []
+    found = list(result.get("warnings", []))
     for r in result["rows"]:
         if r["recomputed"]:
             found.append(f"{r['model']}, {plan.link_name(r['link_mbps'])}, {r['policy']}: "
