@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from byte_reader import ByteReader, Unsupported, require
-from frame import CLASSES, ELEMENT_BYTES, SIDE, SYMBOLS, Frame, Stage
+from frame import CLASSES, ELEMENT_BYTES, NO_FINGERPRINT, SIDE, SYMBOLS, Frame, Stage
 from hadamard import Hadamard
 from quantizers import LosslessQuantizer, NoneQuantizer, Plane, UniformQuantizer
 from rans import decode_rans
@@ -53,6 +53,8 @@ def planes_of(frame: Frame) -> list[Plane]:
 def decode_planes(frame: Frame) -> list[tuple[Plane, np.ndarray]]:
     """The bits [token, head, dim] of every plane, as u2 or u4 of the frame's dtype."""
     kinds = _check_chain(frame.stages)
+    if frame.artefact != NO_FINGERPRINT:
+        raise Unsupported(f"needs the calibration artefact {frame.artefact.hex()}")
     *transforms, quantizer = [kind.make(stage.parameters)
                               for kind, stage in zip(kinds[:-1], frame.stages[:-1])]
     planes = planes_of(frame)
@@ -96,7 +98,8 @@ def _check_chain(stages: list[Stage]) -> list[Kind]:
     return kinds
 
 
-def _read_symbols(frame: Frame, decode: Any, shapes: list[tuple[int, int, int]]) -> list[np.ndarray]:
+def _read_symbols(frame: Frame, decode: Any,
+                  shapes: list[tuple[int, int, int]]) -> list[np.ndarray]:
     section = ByteReader(frame.sections[SYMBOLS])
     extents = [(rows * columns, alphabet) for rows, columns, alphabet in shapes]
     symbols = decode(section, extents, frame.stages[-1].parameters)
@@ -111,7 +114,6 @@ def _split_side(section: bytes, planes: list[Plane]) -> list[bytes]:
         return [b""] * len(planes)
     reader = ByteReader(section)
     lengths = [reader.varint() for _ in planes]
-    require(any(lengths), "a side section without side bytes")
     sides = [reader.take(length) for length in lengths]
     reader.end("the side section")
     return sides

@@ -12,7 +12,6 @@ CHECKSUM_AT = slice(26, 34)
 MAX_TOKENS = 2**24
 MAX_NUMBER = 2**53
 DTYPES = {1: "float16", 2: "bfloat16", 3: "float32"}
-RESERVED_DTYPES = (4, 5, 6, 7)
 ELEMENT_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4}
 CLASSES, SIDE, SYMBOLS = 1, 2, 3
 NO_FINGERPRINT = bytes(16)
@@ -87,9 +86,8 @@ def _read_body(body: ByteReader, frame_bytes: int) -> Frame:
     flags = body.number("B")
     require(flags <= 1, "unknown flag bits")
     dtype = body.number("B")
-    if dtype in RESERVED_DTYPES:
+    if dtype not in DTYPES:
         raise Unsupported(f"dtype {dtype}")
-    require(dtype in DTYPES, f"dtype {dtype}")
     model_layers = body.varint(1, 4096)
     first_token = body.varint(0, MAX_TOKENS)
     token_count = body.varint(0, MAX_TOKENS - first_token)
@@ -119,7 +117,8 @@ def _read_shape(body: ByteReader, token_count: int) -> Shape:
     require(not rope_style or 0 < rope_theta < math.inf, "rope_theta")
     token_offset = body.varint(0, token_count)
     tokens = body.varint(0, token_count - token_offset)
-    return Shape(kv_heads, k_dim, v_dim, window_tokens, rope_style, rope_theta, token_offset, tokens)
+    return Shape(kv_heads, k_dim, v_dim, window_tokens, rope_style, rope_theta, token_offset,
+                 tokens)
 
 
 def _read_runs(body: ByteReader, shapes: list[Shape], model_layers: int) -> list[tuple[int, Shape]]:

@@ -137,7 +137,7 @@ def _read_grid(side: ByteReader, base: int) -> tuple[np.float32, np.float32]:
     else:
         zero = side.number("f")
         step = side.number("f") if code == 1 else 0.0
-    with np.errstate(over="ignore", under="ignore"):
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         zero, step = np.float32(zero), np.float32(step)
         finite = np.isfinite([zero, step, zero + np.float32(255) * step]).all()
     require(bool(finite) and step >= 0, "a grid beyond binary32")

@@ -9,6 +9,7 @@ import xxhash
 import hadamard
 from byte_reader import Corrupt, Unsupported
 from chain import decode_planes
+from frame import SIDE, SYMBOLS
 from kvs_decode import describe, read_frames
 from symbol_codecs import block_of
 
@@ -36,8 +37,24 @@ def sealed(data: bytes) -> bytes:
     """With the header's checksum made right."""
     (header_bytes,) = struct.unpack_from("<I", data, 6)
     header = data[:26] + bytes(8) + data[34:header_bytes]
-    checksum = struct.pack("<Q", xxhash.xxh3_64_intdigest(header))
-    return header[:26] + checksum + header[34:] + data[header_bytes:]
+    return header[:26] + checksum(header) + header[34:] + data[header_bytes:]
+
+
+def with_byte(data: bytes, kind: int, at: int, value: int) -> bytes:
+    """A section with another byte at `at`, and all checksums made right."""
+    (frame,) = read_frames(data)
+    before = frame.sections[kind]
+    after = bytearray(before)
+    after[at] = value
+    for old, new in ((before, bytes(after)),
+                     (checksum(before, kind), checksum(bytes(after), kind))):
+        assert data.count(old) == 1
+        data = data.replace(old, new)
+    return sealed(data)
+
+
+def checksum(data: bytes, seed: int = 0) -> bytes:
+    return struct.pack("<Q", xxhash.xxh3_64_intdigest(data, seed=seed))
 
 
 class PinnedFrames(unittest.TestCase):
@@ -112,6 +129,26 @@ class DamagedFrames(unittest.TestCase):
         for at in set(range(34, 108)) - free:
             with self.subTest(at=at), self.assertRaises((Corrupt, Unsupported)):
                 decode(sealed(good[:at] + bytes([good[at] ^ 0x40]) + good[at + 1:]))
+
+    def test_sections_are_checked_behind_right_checksums(self):
+        for what, name, kind, at, value in (
+                ("rans mode", "hadamard-rans-long-bf16", SYMBOLS, 0, 19),
+                ("rans table that was not sent", "hadamard-rans-long-bf16", SYMBOLS, 0, 3),
+                ("rans state at the end", "hadamard-rans-long-bf16", SYMBOLS, -1, 0x5A),
+                ("digits of a block", "uniform-bitpack-latent-f32", SYMBOLS, -1, 255),
+                ("zstd form", "uniform-zstd-latent-f32", SYMBOLS, 0, 2),
+                ("side length", "lossless-token-bf16", SIDE, 0, 1),
+                ("lossless form", "lossless-token-bf16", SIDE, 2, 2),
+                ("raw form", "uniform-none-token-f16", SIDE, 2, 2)):
+            with self.subTest(what), self.assertRaises(Corrupt):
+                decode(with_byte((GOLDEN / f"{name}.kvs").read_bytes(), kind, at, value))
+
+    def test_a_frame_that_needs_an_artefact_is_unsupported(self):
+        good = (GOLDEN / "none-token-f32.kvs").read_bytes()
+        lengths = struct.pack("<IQQ", 108 + 16, 0, len(good) + 16)
+        needing = good[:6] + lengths + good[26:34] + b"\1" + good[35:72] + b"a" * 16 + good[72:]
+        with self.assertRaises(Unsupported):
+            decode(sealed(needing))
 
 
 if __name__ == "__main__":
