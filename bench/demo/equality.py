@@ -3,6 +3,7 @@ and lossless must equal those of a decode node alone; for lossy profiles the sha
 is reported. Writes out/equality.json."""
 
 import argparse
+import contextlib
 import json
 import signal
 import statistics
@@ -25,16 +26,21 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def answers(options, model: Path, prompts, profile: str | None, label: str):
-    """One answer per prompt; profile None: a decode node alone, no prefill node."""
-    logs = plan.LOGS / "equality"
-    pair = Pair(options.kvserve, model, LoopbackLink(), logs, local=profile is None)
+def answers(options, pair: Pair, prompts, profile: str | None, label: str) -> list:
+    got = []
+    for number, prompt in enumerate(prompts, 1):
+        pair.check()
+        got.append(pair.client.complete(prompt, profile, options.output_tokens))
+        if sys.stdout.isatty():
+            print(f"\r    {label} {number}/{len(prompts)} ", end="", flush=True)
+    return got
+
+
+@contextlib.contextmanager
+def serving(options, model: Path, local: bool):
+    pair = Pair(options.kvserve, model, LoopbackLink(), plan.LOGS / "equality", local=local)
     try:
-        for number, prompt in enumerate(prompts, 1):
-            pair.check()
-            yield pair.client.complete(prompt, profile, options.output_tokens)
-            if sys.stdout.isatty():
-                print(f"\r    {label} {number}/{len(prompts)} ", end="", flush=True)
+        yield pair
     finally:
         pair.close()
 
@@ -56,16 +62,21 @@ def compare(name: str, profile: str, reference, got) -> dict:
 def measure(options, name: str, model: Path) -> list[dict]:
     prompts = plan.prompt_tokens(model, options.prompt_tokens)[:options.prompts]
     print(f"==> {name}: {len(prompts)} prompts of {options.prompt_tokens} tokens", flush=True)
-    reference = list(answers(options, model, prompts, None, "one process"))
+    with serving(options, model, local=True) as alone:
+        reference = answers(options, alone, prompts, None, "one process")
     found = []
-    for profile in plan.PROFILES:
-        got = list(answers(options, model, prompts, profile, profile))
-        found.append(compare(name, profile, reference, got))
-        row = found[-1]
-        print(f"    {row['policy']:<52} {row['equal_prompts']:>3}/{row['prompts']} equal, tokens "
-              f"{row['token_agreement']:6.1%}, ratio {row['compression_ratio']:.2f}"
-              f"{', RECOMPUTED ' + str(row['recomputed']) if row['recomputed'] else ''}", flush=True)
+    with serving(options, model, local=False) as pair:
+        for profile in plan.PROFILES:
+            got = answers(options, pair, prompts, profile, profile)
+            found.append(compare(name, profile, reference, got))
+            print_row(found[-1])
     return found
+
+
+def print_row(row: dict) -> None:
+    print(f"    {row['policy']:<52} {row['equal_prompts']:>3}/{row['prompts']} equal, tokens "
+          f"{row['token_agreement']:6.1%}, ratio {row['compression_ratio']:.2f}"
+          f"{', RECOMPUTED ' + str(row['recomputed']) if row['recomputed'] else ''}", flush=True)
 
 
 def holds(row: dict) -> bool:
