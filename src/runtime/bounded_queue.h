@@ -39,6 +39,11 @@ class BoundedQueue {
     changed_.wait(lock, [&] { return closed_ || !items_.empty(); });
     return TakeLocked();
   }
+  // Empty at once when there is nothing.
+  [[nodiscard]] std::optional<T> TryPop() {
+    const std::lock_guard lock(mutex_);
+    return TakeLocked();
+  }
   // As Pop, but gives up after `wait`: empty and `closed()` still false.
   [[nodiscard]] std::optional<T> PopFor(std::chrono::milliseconds wait) {
     std::unique_lock lock(mutex_);

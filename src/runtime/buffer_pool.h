@@ -23,23 +23,11 @@ class BufferPool {
   // the requests (at most three each) times the engine's sequences.
   explicit BufferPool(std::size_t idle_limit) : idle_limit_(idle_limit) {}
 
-  [[nodiscard]] Lease Acquire() {
-    ++in_use_;
-    const std::lock_guard lock(mutex_);
-    if (idle_.empty()) return Lease(new KvBuffer, Return{this});
-    Lease lease(idle_.back().release(), Return{this});
-    idle_.pop_back();
-    return lease;
-  }
+  [[nodiscard]] Lease Acquire();
   [[nodiscard]] int in_use() const { return in_use_; }
 
  private:
-  void Release(KvBuffer* buffer) {
-    std::unique_ptr<KvBuffer> owned(buffer);
-    --in_use_;
-    const std::lock_guard lock(mutex_);
-    if (idle_.size() < idle_limit_) idle_.push_back(std::move(owned));
-  }
+  void Release(KvBuffer* buffer);
 
   const std::size_t idle_limit_;
   std::atomic<int> in_use_{0};

@@ -26,6 +26,8 @@ DecodeNode::DecodeNode(EngineWorker& worker, const DecodeNodeOptions& options)
       gate_(options.sequences, options.max_waiting) {
   metrics_.AddGauge("kvserve_buffers_in_use", "KV chunk buffers in use",
                     [this] { return static_cast<double>(buffers_.in_use()); });
+  metrics_.AddGauge("kvserve_engine_queue_depth", "Calls waiting for the engine thread",
+                    [this] { return static_cast<double>(worker_.queued()); });
   metrics_.AddGauge("kvserve_queue_depth", "Requests waiting for a sequence",
                     [this] { return static_cast<double>(gate_.waiting()); });
 }
@@ -141,6 +143,9 @@ Result<KvTransferReport> DecodeNode::Fetch(std::span<const Token> tokens,
     auto report = ReceiveKv(worker_, buffers_, *peer.connection, next_transfer_++, tokens, sequence,
                             options, scope, alive, started);
     if (report) {
+      double& rate = report->link_bytes_per_s;
+      if (rate > 0) link_bytes_per_s_ = rate;
+      rate = link_bytes_per_s_;
       peers_->Return(std::move(peer.connection));
       return report;
     }

@@ -112,6 +112,7 @@ class DecodeNode {
   SequenceGate gate_;
   std::unique_ptr<PeerPool> peers_;
   std::atomic<std::uint64_t> next_transfer_{1};
+  std::atomic<double> link_bytes_per_s_{0.0};  // of the last transfer that could tell
   std::atomic<bool> stopping_{false};
 };
 

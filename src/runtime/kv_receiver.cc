@@ -59,8 +59,9 @@ class Receiver {
  private:
   // An injection in flight and the buffer it reads.
   struct Injection {
-    std::future<Status> done;
+    explicit Injection(BufferPool::Lease chunk) : kv(std::move(chunk)) {}
     BufferPool::Lease kv;
+    std::future<Status> done;
     ~Injection() {
       if (done.valid()) done.wait();
     }
@@ -92,8 +93,8 @@ class Receiver {
   void ReceiveLoop() {
     std::uint64_t bytes_before = connection_.stats().received_bytes;
     Clock::time_point last_progress = Clock::now();
+    Message message;
     while (!stop_) {
-      Message message;
       const Status received = connection_.Receive(After(kPollSeconds), max_payload_, message);
       const std::uint64_t bytes = connection_.stats().received_bytes;
       if (received || bytes != bytes_before) last_progress = Clock::now();
@@ -103,6 +104,7 @@ class Receiver {
         const bool last =
             message.type == MessageType::kTransferEnd || message.type == MessageType::kAbort;
         if (!messages_.Push(std::move(message)) || last) break;
+        message = spare_.TryPop().value_or(Message());
         last_progress = Clock::now();  // time spent waiting for our own decoder is not the peer's
       } else if (received.error().code != ErrorCode::kDeadlineExceeded) {
         receive_error_ = received.error();
@@ -119,7 +121,7 @@ class Receiver {
     for (;;) {
       KVSERVE_TRY(scope_.Check());
       if (!alive_()) return MakeError(ErrorCode::kCancelled, "the client has gone");
-      const auto message = messages_.PopFor(kAliveInterval);
+      auto message = messages_.PopFor(kAliveInterval);
       if (!message) {
         if (!messages_.drained()) continue;
         if (receive_error_) return tl::unexpected(*receive_error_);
@@ -134,6 +136,7 @@ class Receiver {
         case MessageType::kAbort: return PeerAborted(*message);
         default: return MakeError(ErrorCode::kCorruptData, "unexpected message type");
       }
+      (void)spare_.TryPush(std::move(*message));  // for its capacity; a full queue has enough
     }
   }
 
@@ -203,8 +206,7 @@ class Receiver {
   }
 
   void Inject(BufferPool::Lease kv) {
-    injection_.emplace();
-    injection_->kv = std::move(kv);
+    injection_.emplace(std::move(kv));
     injection_->done =
         worker_.RunAsync([this, buffer = injection_->kv.get()](Engine& engine) -> Status {
           const ScopedTimer timer(inject_s_);
@@ -260,6 +262,7 @@ class Receiver {
   std::atomic<bool> stop_{false};
   std::optional<Error> receive_error_;  // the receiver's until messages_ is closed
   BoundedQueue<Message> messages_{kQueuedMessages};
+  BoundedQueue<Message> spare_{kQueuedMessages + 2};  // payloads to receive into again
   std::optional<Injection> injection_;
 };
 

@@ -29,7 +29,7 @@ struct KvTransferReport {
   double encode_s = 0.0;
   double wire_s = 0.0;            // actively receiving
   double decode_s = 0.0;          // frame decoding and injection
-  double link_bytes_per_s = 0.0;  // 0: nothing waited long enough to tell
+  double link_bytes_per_s = 0.0;  // 0: nothing was received for long enough to tell
 };
 
 // Blocks; runs a second thread that receives while this one decodes and the engine injects. The

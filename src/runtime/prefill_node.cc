@@ -34,6 +34,8 @@ PrefillNode::PrefillNode(EngineWorker& worker, const PrefillNodeOptions& options
                     [this] { return static_cast<double>(connections()); });
   metrics_.AddGauge("kvserve_buffers_in_use", "KV chunk buffers in use",
                     [this] { return static_cast<double>(buffers_.in_use()); });
+  metrics_.AddGauge("kvserve_engine_queue_depth", "Calls waiting for the engine thread",
+                    [this] { return static_cast<double>(worker_.queued()); });
   metrics_.AddGauge("kvserve_queue_depth", "Requests waiting for a sequence",
                     [this] { return static_cast<double>(gate_.waiting()); });
 }

@@ -22,6 +22,7 @@ struct CapturedChunk {
 struct Queues {
   BoundedQueue<CapturedChunk> captured{1};
   BoundedQueue<std::vector<std::byte>> encoded{1};
+  BoundedQueue<std::vector<std::byte>> spare{2};  // payloads to encode into again
   void Close() {
     captured.Close();
     encoded.Close();
@@ -122,7 +123,7 @@ class Transfer {
 
   void EncodeLoop() {
     while (auto chunk = queues_->captured.Pop()) {
-      std::vector<std::byte> payload;
+      std::vector<std::byte> payload = queues_->spare.TryPop().value_or(std::vector<std::byte>());
       if (const Status status = EncodeChunk(*chunk, payload); !status) {
         return scope_.Fail(status.error());
       }
@@ -167,6 +168,7 @@ class Transfer {
       const Status status =
           connection_.Send(MessageType::kChunk, transfer_id_, index++, *payload, scope_.deadline());
       if (!status) return scope_.Fail(status.error());
+      (void)queues_->spare.TryPush(std::move(*payload));  // for its capacity
     }
   }
 
