@@ -13,7 +13,15 @@ constexpr int kReadSeconds = 10;
 constexpr int kWriteSeconds = 30;
 constexpr int kKeepAliveSeconds = 5;
 
+constexpr int kBacklog = 256;
+
 using Handled = httplib::Server::HandlerResponse;
+
+// httplib listens with a backlog of 5: beyond it a client's connect is repeated after a second.
+class WideServer final : public httplib::Server {
+ public:
+  void WidenBacklog() { ::listen(svr_sock_, kBacklog); }
+};
 
 Handled Refuse(httplib::Response& response, int status, const char* message) {
   response.status = status;
@@ -48,7 +56,7 @@ void AfterError(const httplib::Request& request, httplib::Response& response) {
 
 }  // namespace
 
-HttpListener::HttpListener() : server_(std::make_unique<httplib::Server>()) {}
+HttpListener::HttpListener() : server_(std::make_unique<WideServer>()) {}
 
 Result<std::unique_ptr<HttpListener>> HttpListener::Bind(const HttpOptions& options) {
   if (!IsLoopback(options.address) && options.token.empty()) {
@@ -86,6 +94,7 @@ Result<std::unique_ptr<HttpListener>> HttpListener::Bind(const HttpOptions& opti
     return MakeError(ErrorCode::kUnavailable,
                      "cannot listen for HTTP on " + options.address.text());
   }
+  static_cast<WideServer&>(server).WidenBacklog();
   listener->address_ = {options.address.host, static_cast<std::uint16_t>(port)};
   return listener;
 }

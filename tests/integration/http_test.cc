@@ -190,6 +190,28 @@ TEST(Http, ModelsHealthAndMetrics) {
   }
 }
 
+// A client's socket, for what httplib would not send.
+int Dial(const HttpListener& http) {
+  const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(http.address().port);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  EXPECT_EQ(connect(socket, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  return socket;
+}
+
+void Send(int socket, const std::string& bytes) {
+  EXPECT_EQ(send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL),
+            static_cast<ssize_t>(bytes.size()));
+}
+
+std::string RawPost(const Json& body) {
+  const std::string text = body.dump();
+  return "POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: " +
+         std::to_string(text.size()) + "\r\n\r\n" + text;
+}
+
 TEST(Http, ADisconnectCancelsStreamedAndWholeAnswers) {
   for (const bool stream : {false, true}) {
     PairOptions options;
@@ -200,23 +222,66 @@ TEST(Http, ADisconnectCancelsStreamedAndWholeAnswers) {
     };
     options.decode_engine.context_tokens = options.prefill_engine.context_tokens = 1 << 20;
     HttpPair served(options);
-    const Json body = {{"prompt", "abc"}, {"max_tokens", 1000000}, {"stream", stream}};
-    const std::string text = body.dump();
-    const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(served.http->address().port);
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    ASSERT_EQ(connect(socket, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
-    const std::string request = "POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: " +
-                                std::to_string(text.size()) + "\r\n\r\n" + text;
-    ASSERT_EQ(send(socket, request.data(), request.size(), 0),
-              static_cast<ssize_t>(request.size()));
+    const int socket = Dial(*served.http);
+    Send(socket, RawPost({{"prompt", "abc"}, {"max_tokens", 1000000}, {"stream", stream}}));
     EXPECT_TRUE(Eventually([&] { return decoded > 3; }));
     close(socket);
     EXPECT_TRUE(Eventually([&] { return served.pair.decode_worker.engine->open_sequences() == 0; }))
         << stream;
   }
+}
+
+// While the prompt is being computed, on the other node.
+TEST(Http, ADisconnectStopsThePrefillNode) {
+  PairOptions options;
+  std::promise<void> release;
+  std::shared_future<void> released(release.get_future());
+  std::atomic<int> chunks{0};
+  options.prefill_engine.on_prefill = [&, released](std::span<const Token>,
+                                                    std::uint32_t) -> Status {
+    if (++chunks == 3) released.wait();
+    return {};
+  };
+  HttpPair served(options);
+  const int socket = Dial(*served.http);
+  Send(socket, RawPost({{"prompt", Prompt(900)}, {"max_tokens", 1}}));
+  EXPECT_TRUE(Eventually([&] { return chunks == 3; }));
+  close(socket);
+  EXPECT_TRUE(Eventually([&] { return served.pair.decode_worker.engine->open_sequences() == 0; }));
+  // The decode node has closed the connection; wait until the prefill node has seen it.
+  EXPECT_TRUE(Eventually([&] {
+    return served.pair.decode->metrics().Expose().find("outcome=\"cancelled\"") !=
+           std::string::npos;
+  }));
+  release.set_value();
+  EXPECT_TRUE(Eventually([&] {
+    return served.pair.prefill_worker.engine->open_sequences() == 0 &&
+           served.pair.prefill->buffers_in_use() == 0;
+  }));
+  EXPECT_EQ(served.pair.decode->metrics().fallbacks(), 0);
+  EXPECT_EQ(served.Post({{"prompt", Prompt(50)}, {"max_tokens", 1}}).first, 200);
+}
+
+TEST(Http, JunkIsClosedOrRefusedAndTheServerGoesOn) {
+  HttpPair served;
+  const std::string junk[] = {
+      std::string("\x80\x04\x95", 3) + std::string(500, 'p'),
+      std::string(20000, 'A'),
+      "GET / HTTP/9.9\r\n\r\n",
+      "POST /v1/completions HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
+      "POST /v1/completions HTTP/1.1\r\nContent-Length: 99999999999999999999\r\n\r\n",
+      "POST /v1/completions HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+      std::string(64, '\0') + "\r\n\r\n"};
+  std::vector<int> sockets;
+  for (int i = 0; i < 50; ++i) {
+    sockets.push_back(Dial(*served.http));
+    Send(sockets.back(), junk[static_cast<std::size_t>(i) % std::size(junk)]);
+    if (i % 2 == 0) shutdown(sockets.back(), SHUT_WR);
+  }
+  for (const int socket : sockets) close(socket);
+  EXPECT_TRUE(Eventually([&] {
+    return served.Post({{"prompt", Prompt(50)}, {"max_tokens", 2}}).first == 200;
+  }));
 }
 
 TEST(Http, BeyondLoopbackATokenIsAskedForEverywhereButHealth) {
