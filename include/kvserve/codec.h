@@ -23,8 +23,8 @@ struct EncodeOptions {
 };
 
 struct DecodeOptions {
-  Fingerprint model;  // empty: any
-  Fingerprint key;    // empty: any
+  Fingerprint model;                                     // empty: any
+  Fingerprint key;                                       // empty: any
   std::uint64_t max_raw_bytes = std::uint64_t{1} << 34;  // refuse larger frames before allocating
 };
 
@@ -35,9 +35,10 @@ using StageSeconds = std::map<std::string, double>;
 // kInvalidArgument names the stage or option and lists what exists.
 [[nodiscard]] Result<Profile> ParseProfile(std::string_view text);
 
-// Appends one frame to `out`. Host memory only for now (kUnsupported otherwise). Bytes depend on the
-// tensor values, profile and options alone. Errors: kInvalidArgument (view or profile does not fit),
-// kUnsupported (dtype, device), kBadInput (non-finite values where a lossy stage needs finite ones).
+// Appends one frame to `out`. Host memory only for now (kUnsupported otherwise). Bytes depend on
+// the tensor values, profile and options alone. Errors: kInvalidArgument (view or profile does not
+// fit), kUnsupported (dtype, device), kBadInput (non-finite values where a lossy stage needs finite
+// ones).
 [[nodiscard]] Status EncodeFrame(const ConstKvView& view, const Profile& profile,
                                  const EncodeOptions& options, std::vector<std::byte>& out,
                                  StageSeconds* seconds = nullptr);

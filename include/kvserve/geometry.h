@@ -25,10 +25,10 @@ enum class DType : std::uint8_t {
   kFloat8E5M2FNUZ = 7,
 };
 
-[[nodiscard]] std::size_t DTypeBytes(DType dtype);       // 0 for an unknown value
-[[nodiscard]] std::string_view DTypeName(DType dtype);   // "float16", ...; "unknown" otherwise
+[[nodiscard]] std::size_t DTypeBytes(DType dtype);      // 0 for an unknown value
+[[nodiscard]] std::string_view DTypeName(DType dtype);  // "float16", ...; "unknown" otherwise
 [[nodiscard]] Result<DType> ParseDType(std::string_view name);
-[[nodiscard]] Status CheckDTypeSupported(DType dtype);   // kUnsupported for fp8 and unknown values
+[[nodiscard]] Status CheckDTypeSupported(DType dtype);  // kUnsupported for fp8 and unknown values
 
 // How the engine pairs channels when it rotates keys. Values are on the wire.
 enum class RopeStyle : std::uint8_t {
@@ -45,7 +45,7 @@ struct LayerGeometry {
   std::uint32_t v_dim = 0;          // 0 (single plane) or 1..kMaxDim
   std::uint32_t window_tokens = 0;  // 0: all tokens; else only the last window_tokens are held
   RopeStyle rope_style = RopeStyle::kNone;
-  float rope_theta = 0.0F;          // 0 when rope_style is kNone
+  float rope_theta = 0.0F;  // 0 when rope_style is kNone
 
   [[nodiscard]] bool single_plane() const { return v_dim == 0; }
   friend bool operator==(const LayerGeometry&, const LayerGeometry&) = default;

@@ -21,7 +21,7 @@ class ByteWriter {
   explicit ByteWriter(std::vector<std::byte>& out) : out_(out) {}
 
   template <typename T>
-    requires std::is_arithmetic_v<T>
+  requires std::is_arithmetic_v<T>
   void Put(T value) {
     const std::size_t at = out_.size();
     out_.resize(at + sizeof(T));
@@ -51,13 +51,14 @@ class ByteWriter {
   std::vector<std::byte>& out_;
 };
 
-// Reads hostile bytes: every call checks what is left and fails with kCorruptData, consuming nothing.
+// Reads hostile bytes: every call checks what is left and fails with kCorruptData, consuming
+// nothing.
 class ByteReader {
  public:
   explicit ByteReader(std::span<const std::byte> bytes) : bytes_(bytes) {}
 
   template <typename T>
-    requires std::is_arithmetic_v<T>
+  requires std::is_arithmetic_v<T>
   [[nodiscard]] Result<T> Get() {
     if (remaining() < sizeof(T)) return Truncated(sizeof(T));
     T value;

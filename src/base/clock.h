@@ -9,8 +9,8 @@ using Clock = std::chrono::steady_clock;
 using Deadline = Clock::time_point;
 
 [[nodiscard]] inline Deadline After(double seconds) {
-  return Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                            std::chrono::duration<double>(seconds));
+  return Clock::now() +
+         std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
 }
 
 [[nodiscard]] inline double SecondsSince(Clock::time_point start) {

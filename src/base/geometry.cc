@@ -12,9 +12,12 @@ struct DTypeRow {
   std::size_t bytes;
 };
 constexpr DTypeRow kDTypes[] = {
-    {DType::kFloat16, "float16", 2},           {DType::kBFloat16, "bfloat16", 2},
-    {DType::kFloat32, "float32", 4},           {DType::kFloat8E4M3FN, "float8_e4m3fn", 1},
-    {DType::kFloat8E4M3FNUZ, "float8_e4m3fnuz", 1}, {DType::kFloat8E5M2, "float8_e5m2", 1},
+    {DType::kFloat16, "float16", 2},
+    {DType::kBFloat16, "bfloat16", 2},
+    {DType::kFloat32, "float32", 4},
+    {DType::kFloat8E4M3FN, "float8_e4m3fn", 1},
+    {DType::kFloat8E4M3FNUZ, "float8_e4m3fnuz", 1},
+    {DType::kFloat8E5M2, "float8_e5m2", 1},
     {DType::kFloat8E5M2FNUZ, "float8_e5m2fnuz", 1},
 };
 
@@ -39,7 +42,8 @@ Status CheckLayer(const LayerGeometry& layer, std::size_t index) {
   const auto style = static_cast<unsigned>(layer.rope_style);
   if (style > 2) return OutOfRange(index, "rope_style", style, 0, 2);
   const bool rotated = layer.rope_style != RopeStyle::kNone;
-  if (!std::isfinite(layer.rope_theta) || (rotated ? layer.rope_theta <= 0 : layer.rope_theta != 0)) {
+  if (!std::isfinite(layer.rope_theta) ||
+      (rotated ? layer.rope_theta <= 0 : layer.rope_theta != 0)) {
     return MakeError(ErrorCode::kInvalidArgument,
                      "layer " + std::to_string(index) +
                          ": rope_theta must be positive with a rope style and 0 without");
@@ -100,9 +104,9 @@ std::string Fingerprint::hex() const {
 
 Status CheckGeometry(const KvGeometry& geometry) {
   if (DTypeBytes(geometry.dtype) == 0) {
-    return MakeError(ErrorCode::kInvalidArgument,
-                     "dtype id " + std::to_string(static_cast<unsigned>(geometry.dtype)) +
-                         " is unknown");
+    return MakeError(
+        ErrorCode::kInvalidArgument,
+        "dtype id " + std::to_string(static_cast<unsigned>(geometry.dtype)) + " is unknown");
   }
   if (geometry.layers.empty() || geometry.layers.size() > kMaxLayers) {
     return MakeError(ErrorCode::kInvalidArgument,
@@ -122,7 +126,8 @@ TokenRange TokensHeld(const LayerGeometry& layer, TokenRange tokens, std::uint32
 }
 
 std::uint64_t LayerBytes(const LayerGeometry& layer, DType dtype, std::uint64_t tokens) {
-  const std::uint64_t row = std::uint64_t{layer.kv_heads} * (std::uint64_t{layer.k_dim} + layer.v_dim);
+  const std::uint64_t row =
+      std::uint64_t{layer.kv_heads} * (std::uint64_t{layer.k_dim} + layer.v_dim);
   return tokens * row * DTypeBytes(dtype);
 }
 

@@ -24,7 +24,8 @@ TEST(Geometry, NamesTheFieldThatIsWrong) {
 }
 
 TEST(Geometry, AcceptsEveryHeadDimAndSinglePlanes) {
-  for (const std::uint32_t dim : {1U, 64U, 80U, 96U, 100U, 112U, 120U, 128U, 192U, 256U, 512U, 576U}) {
+  for (const std::uint32_t dim :
+       {1U, 64U, 80U, 96U, 100U, 112U, 120U, 128U, 192U, 256U, 512U, 576U}) {
     auto geometry = Llama(2);
     geometry.layers[0].k_dim = dim;
     geometry.layers[0].v_dim = 0;

@@ -34,7 +34,8 @@ namespace kvserve {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   const auto sign = static_cast<std::uint16_t>((bits >> 16) & 0x8000U);
   const std::uint32_t magnitude = bits & 0x7FFFFFFFU;
-  if (magnitude > 0x7F800000U) return static_cast<std::uint16_t>(sign | 0x7E00U | ((magnitude >> 13) & 0x3FFU));
+  if (magnitude > 0x7F800000U)
+    return static_cast<std::uint16_t>(sign | 0x7E00U | ((magnitude >> 13) & 0x3FFU));
   if (magnitude >= 0x477FF000U) return static_cast<std::uint16_t>(sign | 0x7C00U);
   if (magnitude < 0x38800000U) {  // subnormal half: add 0.5 so that the FPU rounds at 2^-24
     const float shifted = std::bit_cast<float>(magnitude) + 0.5F;

@@ -1,7 +1,7 @@
 #include "base/half.h"
 
-#include <cmath>
 #include <gtest/gtest.h>
+#include <cmath>
 #include <limits>
 
 namespace kvserve {
@@ -32,7 +32,7 @@ TEST(Half, EveryBFloat16SurvivesTheRoundTrip) {
 }
 
 TEST(Half, RoundsToNearestEven) {
-  EXPECT_EQ(FloatToFloat16(1.0F + 0x1p-11F), 0x3C00);            // tie, down to even
+  EXPECT_EQ(FloatToFloat16(1.0F + 0x1p-11F), 0x3C00);             // tie, down to even
   EXPECT_EQ(FloatToFloat16(1.0F + 0x1p-10F + 0x1p-11F), 0x3C02);  // tie, up to even
   EXPECT_EQ(FloatToFloat16(65519.0F), 0x7BFF);
   EXPECT_EQ(FloatToFloat16(65520.0F), 0x7C00);

@@ -9,20 +9,19 @@
 #define KVSERVE_CONCAT(a, b) KVSERVE_CONCAT_INNER(a, b)
 
 // Returns from the enclosing function with the error of `expression`, if it has one.
-#define KVSERVE_TRY(expression)                                             \
-  do {                                                                      \
-    auto kvserve_try_status = (expression);                                 \
-    if (!kvserve_try_status) {                                              \
-      return tl::unexpected<::kvserve::Error>(                              \
-          std::move(kvserve_try_status).error());                           \
-    }                                                                       \
+#define KVSERVE_TRY(expression)                                                       \
+  do {                                                                                \
+    auto kvserve_try_status = (expression);                                           \
+    if (!kvserve_try_status) {                                                        \
+      return tl::unexpected<::kvserve::Error>(std::move(kvserve_try_status).error()); \
+    }                                                                                 \
   } while (false)
 
-#define KVSERVE_ASSIGN_IMPL(temporary, target, expression)                  \
-  auto temporary = (expression);                                            \
-  if (!temporary) {                                                         \
-    return tl::unexpected<::kvserve::Error>(std::move(temporary).error());  \
-  }                                                                         \
+#define KVSERVE_ASSIGN_IMPL(temporary, target, expression)                 \
+  auto temporary = (expression);                                           \
+  if (!temporary) {                                                        \
+    return tl::unexpected<::kvserve::Error>(std::move(temporary).error()); \
+  }                                                                        \
   target = std::move(*temporary)
 
 // KVSERVE_ASSIGN(auto x, F()); declares or assigns `x`, or returns F's error.

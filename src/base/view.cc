@@ -18,9 +18,10 @@ Status CheckPlane(const ConstPlaneView& plane, const ConstKvView& view, std::uin
                   const char* name, std::uint32_t tokens, std::uint32_t dim) {
   const auto& geometry = view.geometry->layers[layer];
   if (plane.dtype != view.geometry->dtype) {
-    return MakeError(ErrorCode::kInvalidArgument,
-                     Where(layer, name) + "dtype " + std::string(DTypeName(plane.dtype)) +
-                         " differs from the cache's " + std::string(DTypeName(view.geometry->dtype)));
+    return MakeError(ErrorCode::kInvalidArgument, Where(layer, name) + "dtype " +
+                                                      std::string(DTypeName(plane.dtype)) +
+                                                      " differs from the cache's " +
+                                                      std::string(DTypeName(view.geometry->dtype)));
   }
   if (plane.tokens != tokens || plane.heads != geometry.kv_heads || plane.dim != dim) {
     return MakeError(ErrorCode::kInvalidArgument,
@@ -41,7 +42,8 @@ Status CheckPlane(const ConstPlaneView& plane, const ConstKvView& view, std::uin
 }  // namespace
 
 Status CheckView(const ConstKvView& view) {
-  if (view.geometry == nullptr) return MakeError(ErrorCode::kInvalidArgument, "view has no geometry");
+  if (view.geometry == nullptr)
+    return MakeError(ErrorCode::kInvalidArgument, "view has no geometry");
   KVSERVE_TRY(CheckGeometry(*view.geometry));
   if (view.tokens.end < view.tokens.begin || view.tokens.end > kMaxTokens) {
     return MakeError(ErrorCode::kInvalidArgument,
@@ -76,8 +78,8 @@ Status CheckView(const ConstKvView& view) {
 std::uint64_t RawBytes(const ConstKvView& view) {
   std::uint64_t bytes = 0;
   for (const auto& layer : view.layers) {
-    bytes += LayerBytes(view.geometry->layers[layer.layer], view.geometry->dtype,
-                        layer.tokens.size());
+    bytes +=
+        LayerBytes(view.geometry->layers[layer.layer], view.geometry->dtype, layer.tokens.size());
   }
   return bytes;
 }
@@ -100,8 +102,8 @@ Status KvBuffer::Resize(const KvGeometry& geometry, TokenRange tokens,
   for (const auto& entry : layers) {
     if (entry.layer >= geometry.layers.size() || entry.tokens.end < entry.tokens.begin ||
         entry.tokens.begin < tokens.begin || entry.tokens.end > tokens.end) {
-      return MakeError(ErrorCode::kInvalidArgument,
-                       "layer " + std::to_string(entry.layer) + ": token range or layer index is wrong");
+      return MakeError(ErrorCode::kInvalidArgument, "layer " + std::to_string(entry.layer) +
+                                                        ": token range or layer index is wrong");
     }
     const auto& layer = geometry.layers[entry.layer];
     const std::uint64_t rows = std::uint64_t{entry.tokens.size()} * layer.kv_heads;
@@ -166,8 +168,12 @@ BasicKvView<Byte> KvBuffer::MakeView(Byte* base) const {
   return view;
 }
 
-KvView KvBuffer::view() { return MakeView<std::byte>(storage_.data()); }
+KvView KvBuffer::view() {
+  return MakeView<std::byte>(storage_.data());
+}
 
-ConstKvView KvBuffer::view() const { return MakeView<const std::byte>(storage_.data()); }
+ConstKvView KvBuffer::view() const {
+  return MakeView<const std::byte>(storage_.data());
+}
 
 }  // namespace kvserve

@@ -41,13 +41,16 @@ class Engine {
   // ---- text; these four are safe beside the engine thread ----
   [[nodiscard]] virtual Result<std::vector<Token>> Tokenize(std::string_view text, bool add_special,
                                                             bool parse_special) const = 0;
-  [[nodiscard]] virtual std::string TokenText(Token token) const = 0;  // may be part of a UTF-8 char
-  [[nodiscard]] virtual Result<std::string> ChatPrompt(std::span<const ChatMessage> messages) const = 0;
+  [[nodiscard]] virtual std::string TokenText(
+      Token token) const = 0;  // may be part of a UTF-8 char
+  [[nodiscard]] virtual Result<std::string> ChatPrompt(
+      std::span<const ChatMessage> messages) const = 0;
   [[nodiscard]] virtual bool EndsGeneration(Token token) const = 0;
 
   // ---- sequences ----
-  [[nodiscard]] virtual Result<SequenceId> OpenSequence() = 0;  // kResourceExhausted when all are used
-  virtual void CloseSequence(SequenceId sequence) = 0;          // frees its cells
+  [[nodiscard]] virtual Result<SequenceId>
+  OpenSequence() = 0;                                   // kResourceExhausted when all are used
+  virtual void CloseSequence(SequenceId sequence) = 0;  // frees its cells
 
   // Evaluates one chunk of the prompt at positions first .. first + tokens.size(). Chunk borders
   // change the arithmetic: two runs agree bit for bit only with equal borders.
@@ -62,9 +65,9 @@ class Engine {
                                                          std::uint32_t first_position) = 0;
 
   // ---- KV ----
-  // Copies the KV of `tokens` to `out` (resized): all layers; a window layer gives only those of its
-  // last window_tokens before `total_tokens`, the length the request will have. kBadInput when the
-  // cache no longer holds a token that is asked for.
+  // Copies the KV of `tokens` to `out` (resized): all layers; a window layer gives only those of
+  // its last window_tokens before `total_tokens`, the length the request will have. kBadInput when
+  // the cache no longer holds a token that is asked for.
   [[nodiscard]] virtual Status Capture(SequenceId sequence, TokenRange tokens,
                                        std::uint32_t total_tokens, KvBuffer& out) = 0;
   // Adds the chunk's tokens to the sequence. kMismatch when geometry or dtype differ.
