@@ -52,6 +52,17 @@ void DecodeNode::Stop() {
   if (peers_) peers_->CancelConnects();
 }
 
+Status DecodeNode::ReachPeer() {
+  if (!peers_) return {};
+  auto peer = peers_->Acquire(After(options_.deadline_s), /*allow_idle=*/true);
+  if (!peer) {
+    peers_->ForgetFailure();
+    return tl::unexpected(peer.error());
+  }
+  peers_->Return(std::move(peer->connection));
+  return {};
+}
+
 Status DecodeNode::CheckRequest(const GenerateRequest& request) const {
   const ModelInfo& model = worker_.info();
   if (request.prompt.empty()) {

@@ -76,6 +76,9 @@ class DecodeNode {
   [[nodiscard]] Result<GenerateReport> Generate(const GenerateRequest& request,
                                                 const std::function<bool()>& alive,
                                                 const OnToken& on_token);
+  // One attempt to connect to the prefill node, for start-up: tells an operator of a wrong token or
+  // model before the first request does. The errors of PeerPool; fine without a prefill node.
+  [[nodiscard]] Status ReachPeer();
   // What Generate checks first: kInvalidArgument.
   [[nodiscard]] Status CheckRequest(const GenerateRequest& request) const;
   // Ends running requests with kCancelled and refuses new ones.

@@ -45,6 +45,12 @@ Result<PeerPool::Lease> PeerPool::Acquire(Deadline deadline, bool allow_idle) {
   return tl::unexpected(connection.error());
 }
 
+void PeerPool::ForgetFailure() {
+  const std::lock_guard lock(mutex_);
+  last_error_.reset();
+  backoff_s_ = 0.0;
+}
+
 void PeerPool::Return(std::unique_ptr<Connection> connection) {
   const std::lock_guard lock(mutex_);
   if (idle_.size() < options_.max_idle) idle_.push_back(std::move(connection));

@@ -36,6 +36,8 @@ class PeerPool {
   [[nodiscard]] Result<Lease> Acquire(Deadline deadline, bool allow_idle);
   // Takes back a connection on which the last transfer ended in order.
   void Return(std::unique_ptr<Connection> connection);
+  // The next Acquire makes an attempt, whatever has failed before.
+  void ForgetFailure();
   void CancelConnects() { cancel_.Cancel(); }
 
  private:

@@ -129,6 +129,20 @@ TEST(PeerFault, AnotherModelIsRefusedInWords) {
   EXPECT_NE(report.reason.find("model"), std::string::npos) << report.reason;
 }
 
+TEST(PeerFault, ReachingThePeerTellsWhatIsWrongAndLeavesNoBackOff) {
+  PairOptions options;
+  options.decode.first_backoff_s = 60.0;
+  Pair pair(options);
+  EXPECT_TRUE(pair.decode->ReachPeer());
+  pair.StopPrefill();
+  const Status gone = pair.decode->ReachPeer();
+  ASSERT_FALSE(gone);
+  EXPECT_EQ(gone.error().code, ErrorCode::kUnavailable);
+  pair.StartPrefill();
+  EXPECT_TRUE(pair.decode->ReachPeer());
+  EXPECT_EQ(MustGenerate(*pair.decode, Greedy(Prompt(30))).source, KvSource::kTransferred);
+}
+
 TEST(PeerFault, AnotherCacheTypeIsRefusedInWords) {
   PairOptions options;
   options.decode_engine.dtype = DType::kBFloat16;

@@ -1,7 +1,9 @@
 // kvserve serve decode: answers completions, with prompts prefilled by another node or here.
+#include <chrono>
 #include <cstdio>
 #include <memory>
 
+#include "base/clock.h"
 #include "base/try.h"
 #include "kvserve/codec.h"
 #include "runtime/completion_server.h"
@@ -14,6 +16,8 @@ namespace kvserve::tool {
 namespace {
 
 constexpr char kDefaultProfile[] = "lossless";
+constexpr double kPeerSeconds = 15.0;
+constexpr std::chrono::milliseconds kPeerPause{200};
 
 struct Arguments {
   EngineArguments engine;
@@ -63,6 +67,23 @@ Result<HttpOptions> CheckHttp(const Arguments& arguments, const AuthToken& token
   return options;
 }
 
+// A pair is often started together: gives the prefill node time to load before this one says that
+// it is ready. False: a stop signal came.
+bool AwaitPeer(DecodeNode& node) {
+  const Deadline limit = After(kPeerSeconds);
+  for (;;) {
+    const Status reached = node.ReachPeer();
+    if (reached) return true;
+    const bool may_come = reached.error().code == ErrorCode::kUnavailable;
+    if (!may_come || Clock::now() > limit) {
+      std::fprintf(stderr, "kvserve: warning: %s; until that changes prompts are computed here\n",
+                   reached.error().message.c_str());
+      return true;
+    }
+    if (StopSignalWithin(kPeerPause)) return false;
+  }
+}
+
 Status Run(const Arguments& arguments) {
   KVSERVE_ASSIGN(const DecodeNodeOptions options, CheckNode(arguments));
   KVSERVE_ASSIGN(const HttpOptions http_options, CheckHttp(arguments, options.token));
@@ -74,6 +95,7 @@ Status Run(const Arguments& arguments) {
   KVSERVE_ASSIGN(auto http, HttpListener::Bind(http_options));
   AddNodeRoutes(*http, node->metrics());
   AddCompletionRoutes(*http, *node);
+  if (!AwaitPeer(*node)) return {};
   http->Start();
   std::fprintf(stderr, "kvserve: ready: decode http %s prefill %s model %s\n",
                http->address().text().c_str(),

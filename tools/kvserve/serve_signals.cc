@@ -2,6 +2,8 @@
 
 #include <signal.h>
 
+#include <ctime>
+
 namespace kvserve::tool {
 namespace {
 
@@ -26,6 +28,13 @@ void WaitForStopSignal() {
   int number = 0;
   while (sigwait(&signals, &number) != 0) {
   }
+}
+
+bool StopSignalWithin(std::chrono::milliseconds wait) {
+  const sigset_t signals = StopSignals();
+  const timespec limit{static_cast<time_t>(wait.count() / 1000),
+                       static_cast<long>(wait.count() % 1000) * 1000000};
+  return sigtimedwait(&signals, nullptr, &limit) > 0;
 }
 
 }  // namespace kvserve::tool
