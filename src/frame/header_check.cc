@@ -13,9 +13,7 @@ Status Invalid(std::string message) {
 }
 
 std::string RangeText(TokenRange range) {
-  std::string text = "[";
-  text += std::to_string(range.begin) + ", " + std::to_string(range.end) + ")";
-  return text;
+  return "[" + std::to_string(range.begin) + ", " + std::to_string(range.end) + ")";
 }
 
 Status CheckTokens(const FrameHeader& header) {

@@ -20,7 +20,7 @@ tl::unexpected<Error> BadKey(std::string_view key, const std::string& problem) {
 }
 
 std::string Quoted(std::string_view text) {
-  return std::string(1, '\'').append(text).append("'");
+  return "'" + std::string(text) + "'";
 }
 
 // The value of "kvserve.<key>", or null.
