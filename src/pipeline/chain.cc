@@ -16,9 +16,7 @@ struct PlannedStage {
 };
 
 std::string NameOf(const PlannedStage& planned) {
-  std::string text("'");
-  text += planned.entry->info->name;
-  return text + "'";
+  return "'" + std::string(planned.entry->info->name) + "'";
 }
 
 Result<PlannedStage> PlanStage(const StageSpec& spec, StageTable table, Device device,
@@ -49,13 +47,9 @@ Result<PlannedStage> PlanStage(const StageSpec& spec, StageTable table, Device d
 Status CheckOrder(const std::vector<PlannedStage>& plan, ErrorCode fault) {
   StageKind last = StageKind::kSelector;
   for (const PlannedStage& planned : plan) {
-    const StageKind kind = planned.entry->info->kind;
-    if (kind < last || (kind == last && kind >= StageKind::kQuantizer)) {
-      return MakeError(fault, std::string(KindName(kind)) + " " + NameOf(planned) +
-                                  " cannot follow a " + std::string(KindName(last)) +
-                                  "; the order is selectors, transforms, one quantizer, one codec");
-    }
-    last = kind;
+    const StageInfo& info = *planned.entry->info;
+    if (auto text = OrderFault(last, info); !text.empty()) return MakeError(fault, std::move(text));
+    last = info.kind;
   }
   const std::size_t count = plan.size();
   if (count < 2 || plan[count - 2].entry->info->kind != StageKind::kQuantizer ||

@@ -19,9 +19,7 @@ tl::unexpected<Error> Wrong(std::string message) {
 }
 
 std::string Quoted(std::string_view name) {
-  std::string text("'");
-  text += name;
-  return text + "'";
+  return "'" + std::string(name) + "'";
 }
 
 std::vector<std::string_view> Split(std::string_view text, char separator) {
@@ -96,13 +94,8 @@ Result<std::vector<StageSpec>> ParseSegments(std::string_view text, StageTable t
     if (entry == nullptr) {
       return Wrong("unknown stage " + Quoted(name) + "; there are " + StageNames(table));
     }
-    const StageKind kind = entry->info->kind;
-    if (kind < last || (kind == last && kind >= StageKind::kQuantizer)) {
-      return Wrong(std::string(KindName(kind)) + " " + Quoted(name) + " cannot follow a " +
-                   std::string(KindName(last)) +
-                   "; the order is selectors, transforms, one quantizer, one codec");
-    }
-    last = kind;
+    if (auto fault = OrderFault(last, *entry->info); !fault.empty()) return Wrong(fault);
+    last = entry->info->kind;
     const bool has_options = colon != std::string_view::npos;
     KVSERVE_ASSIGN(
         StageSpec spec,

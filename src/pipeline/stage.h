@@ -209,7 +209,8 @@ class Quantizer {
 
 // Codes the symbols of all planes of a frame into one stream, so that stream state and tables are
 // shared by many layers. Decode gets planes with shapes, alphabets and classes set and fills their
-// symbols; it must reject any symbol outside the alphabet and any byte left over.
+// symbols; it must reject any symbol outside the alphabet. Bytes that it leaves are the caller's to
+// reject.
 class Codec {
  public:
   virtual ~Codec() = default;

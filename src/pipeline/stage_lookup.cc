@@ -39,6 +39,13 @@ const StageEntry* FindStage(StageTable table, std::string_view name) {
   return FindIf(table, [&](const StageInfo& info) { return info.name == name; });
 }
 
+std::string OrderFault(StageKind last, const StageInfo& next) {
+  if (next.kind > last || (next.kind == last && last < StageKind::kQuantizer)) return {};
+  return std::string(KindName(next.kind)) + " '" + std::string(next.name) + "' cannot follow a " +
+         std::string(KindName(last)) +
+         "; the order is selectors, transforms, one quantizer, one codec";
+}
+
 std::string StageNames(StageTable table) {
   std::vector<std::string_view> names;
   for (const StageEntry& entry : table) {

@@ -32,10 +32,6 @@ class BitPack : public Codec {
       KVSERVE_ASSIGN(const auto bytes, in.GetBytes(PackedBytes(plane.count(), plane.alphabet)));
       KVSERVE_TRY(UnpackSymbols(bytes, plane.alphabet, plane.symbols));
     }
-    if (in.remaining() > 0) {
-      return MakeError(ErrorCode::kCorruptData,
-                       std::to_string(in.remaining()) + " bytes left over after the symbols");
-    }
     return {};
   }
 

@@ -37,10 +37,6 @@ class NoneCodec : public Codec {
                                                       std::to_string(plane.alphabet));
       }
     }
-    if (in.remaining() > 0) {
-      return MakeError(ErrorCode::kCorruptData,
-                       std::to_string(in.remaining()) + " bytes left over after the symbols");
-    }
     return {};
   }
 

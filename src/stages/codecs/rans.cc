@@ -191,11 +191,7 @@ class Rans : public Codec {
   }
 
   static Status DecodeStream(std::span<const MutableRansPart> parts, ByteReader& in) {
-    if (parts.empty()) {
-      if (in.remaining() == 0) return {};
-      return MakeError(ErrorCode::kCorruptData,
-                       std::to_string(in.remaining()) + " bytes left over after the symbols");
-    }
+    if (parts.empty()) return {};
     KVSERVE_ASSIGN(const auto lanes_log2, in.Get<std::uint8_t>());
     if (lanes_log2 > kMaxRansLanesLog2) {
       return MakeError(ErrorCode::kCorruptData, "unknown number of lanes");
