@@ -47,8 +47,9 @@ using OutputPlanes = std::function<Result<KvView>()>;
 
 // Decodes planes of these shapes; their data is not looked at. `output` is called once, after all
 // symbols are there, so that a header alone cannot make a decoder fill memory. Hostile bytes give
-// kCorruptData. Memory beside the output: one byte per symbol, one plane of float32, and a float32
-// copy of the chunk per feedback transform. Finite input never becomes infinite: see StoreFloats.
+// kCorruptData. Memory beside the output: one byte per symbol, one plane of float32 (and of its
+// elements if they lie apart), and a float32 copy of the chunk per feedback transform. Finite input
+// never becomes infinite: see StoreFloats.
 [[nodiscard]] Status DecodePlanes(const Chain& chain, const SectionBytes& sections,
                                   const FrameContext& frame, const KvView& shapes,
                                   const OutputPlanes& output, StageSeconds* seconds = nullptr);

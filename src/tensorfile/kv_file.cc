@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstring>
 #include <optional>
 
+#include "base/plane_bytes.h"
 #include "base/try.h"
 #include "tensorfile/kv_metadata.h"
 
@@ -115,18 +115,10 @@ std::span<std::byte> PlaneBytes(const PlaneView& plane) {
 // Bytes of the plane as [token, head, dim]; copied to `scratch` unless they already lie so.
 std::span<const std::byte> ContiguousBytes(const ConstPlaneView& plane,
                                            std::vector<std::byte>& scratch) {
-  const std::size_t element = DTypeBytes(plane.dtype);
-  const std::size_t bytes = plane.values() * element;
+  const std::size_t bytes = plane.values() * DTypeBytes(plane.dtype);
   if (plane.contiguous()) return {plane.data, bytes};
   scratch.resize(bytes);
-  std::byte* out = scratch.data();
-  for (std::uint32_t token = 0; token < plane.tokens; ++token) {
-    for (std::uint32_t head = 0; head < plane.heads; ++head) {
-      for (std::uint32_t d = 0; d < plane.dim; ++d, out += element) {
-        std::memcpy(out, plane.at(token, head, d), element);
-      }
-    }
-  }
+  GatherBytes(plane, scratch);
   return scratch;
 }
 
