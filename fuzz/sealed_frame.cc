@@ -58,7 +58,7 @@ std::vector<std::byte> SealFrame(std::span<const std::byte> input) {
   for (const Section& section : sections) {
     out.Put(static_cast<std::uint8_t>(section.kind));
     out.PutVarint(section.bytes.size());
-    out.Put(Hash64(section.bytes, static_cast<std::uint64_t>(section.kind)));
+    out.Put(SectionChecksum(section.kind, section.bytes));
     section_bytes += section.bytes.size();
   }
   const std::size_t header_bytes = frame.size();

@@ -47,6 +47,13 @@ struct FrameHeader {
   friend bool operator==(const FrameHeader&, const FrameHeader&) = default;
 };
 
+// Geometry of the whole model. Layers that the frame leaves out get the least that is valid. Layer
+// indices are below model_layers.
+[[nodiscard]] KvGeometry ModelGeometry(const FrameHeader& header);
+
+// Bytes of all planes in the cache dtype; at most 2^48 in a header from ReadFrame.
+[[nodiscard]] std::uint64_t RawBytes(const FrameHeader& header);
+
 struct Section {
   SectionKind kind = SectionKind::kSymbols;
   std::span<const std::byte> bytes;

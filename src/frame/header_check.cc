@@ -54,14 +54,8 @@ Status CheckLayerOrder(const FrameHeader& header) {
   return {};
 }
 
-// Layers that the frame leaves out get a harmless shape, so that the message of CheckGeometry
-// counts layers as the model does.
 Status CheckShapes(const FrameHeader& header) {
-  KvGeometry geometry;
-  geometry.dtype = header.dtype;
-  geometry.layers.assign(header.model_layers, LayerGeometry{.kv_heads = 1, .k_dim = 1});
-  for (const auto& layer : header.layers) geometry.layers[layer.layer] = layer.geometry;
-  KVSERVE_TRY(CheckGeometry(geometry));
+  KVSERVE_TRY(CheckGeometry(ModelGeometry(header)));  // names a layer by its number in the model
   std::uint64_t raw_bytes = 0;
   for (const auto& layer : header.layers) {
     // One layer is at most 2^24 tokens * 2^12 heads * 2^17 values * 4 bytes: no overflow.
@@ -98,6 +92,22 @@ Status CheckStage(const StageSpec& stage) {
 }
 
 }  // namespace
+
+KvGeometry ModelGeometry(const FrameHeader& header) {
+  KvGeometry geometry;
+  geometry.dtype = header.dtype;
+  geometry.layers.assign(header.model_layers, LayerGeometry{.kv_heads = 1, .k_dim = 1});
+  for (const auto& layer : header.layers) geometry.layers[layer.layer] = layer.geometry;
+  return geometry;
+}
+
+std::uint64_t RawBytes(const FrameHeader& header) {
+  std::uint64_t bytes = 0;
+  for (const auto& layer : header.layers) {
+    bytes += LayerBytes(layer.geometry, header.dtype, layer.tokens.size());
+  }
+  return bytes;
+}
 
 Status CheckHeader(const FrameHeader& header) {
   KVSERVE_TRY(CheckDTypeSupported(header.dtype));

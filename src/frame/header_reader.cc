@@ -1,3 +1,4 @@
+#include <cstring>
 #include <string>
 
 #include "base/byte_io.h"
@@ -50,11 +51,6 @@ class FieldReader {
  private:
   ByteReader in_;
   std::string place_;  // e.g. "shape 3: "
-};
-
-struct LayerShape {
-  LayerGeometry geometry;
-  TokenRange tokens;
 };
 
 Result<LayerShape> GetShape(FieldReader& in, TokenRange frame_tokens) {

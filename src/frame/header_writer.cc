@@ -1,6 +1,6 @@
 #include <algorithm>
-#include <bit>
 #include <cmath>
+#include <cstring>
 #include <string>
 
 #include "base/byte_io.h"
@@ -11,13 +11,6 @@
 
 namespace kvserve {
 namespace {
-
-// What layers of one run have in common.
-struct LayerShape {
-  LayerGeometry geometry;
-  TokenRange tokens;
-  friend bool operator==(const LayerShape&, const LayerShape&) = default;
-};
 
 // Consecutive layers of one shape, after `skipped` layers that the frame leaves out.
 struct LayerRun {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -21,6 +22,18 @@ inline constexpr std::size_t kFrameBytesOffset = 18;  // u64
 inline constexpr std::size_t kChecksumOffset = 26;    // u64, zero while the header is hashed
 inline constexpr std::size_t kPrefixBytes = 34;
 
+// The value at a position of the prefix, which `bytes` must reach.
+template <typename T>
+[[nodiscard]] T PrefixField(std::span<const std::byte> bytes, std::size_t offset) {
+  T value;
+  std::memcpy(&value, bytes.data() + offset, sizeof(T));
+  return value;
+}
+
+// `header` is the whole of it, prefix included.
+[[nodiscard]] bool HeaderChecksumHolds(std::span<const std::byte> header);
+[[nodiscard]] std::uint64_t SectionChecksum(SectionKind kind, std::span<const std::byte> bytes);
+
 inline constexpr std::uint8_t kFlagArtefact = 1;  // an artefact fingerprint follows the key's
 
 inline constexpr std::uint32_t kMaxHeaderBytes = 1U << 20;
@@ -32,7 +45,14 @@ inline constexpr double kMaxParameter = 9007199254740992.0;  // 2^53
 struct SectionEntry {
   SectionKind kind = SectionKind::kSymbols;
   std::uint64_t bytes = 0;
-  std::uint64_t checksum = 0;  // Hash64 of the section, seeded with its kind
+  std::uint64_t checksum = 0;  // SectionChecksum
+};
+
+// What layers of one run have in common.
+struct LayerShape {
+  LayerGeometry geometry;
+  TokenRange tokens;  // absolute
+  friend bool operator==(const LayerShape&, const LayerShape&) = default;
 };
 
 // Everything a header claims that does not depend on how it is written: ranges, order, finiteness,

@@ -23,14 +23,7 @@ struct Prefix {
   std::size_t frame_bytes = 0;
 };
 
-template <typename T>
-T At(Bytes bytes, std::size_t offset) {
-  T value;
-  std::memcpy(&value, bytes.data() + offset, sizeof(T));
-  return value;
-}
-
-Status Corrupt(const std::string& message) {
+tl::unexpected<Error> Corrupt(const std::string& message) {
   return MakeError(ErrorCode::kCorruptData, "frame: " + message);
 }
 
@@ -43,7 +36,7 @@ Status CheckMagicAndVersion(Bytes bytes) {
   if (bytes.size() < kHeaderBytesOffset) {
     return Corrupt("truncated at byte " + std::to_string(bytes.size()) + ", before its version");
   }
-  const auto version = At<std::uint16_t>(bytes, kVersionOffset);
+  const auto version = PrefixField<std::uint16_t>(bytes, kVersionOffset);
   if (version != kFrameVersion) {
     return MakeError(ErrorCode::kUnsupported, "frame version " + std::to_string(version) +
                                                   " is not supported; this build reads version " +
@@ -57,7 +50,8 @@ Status CheckFeatures(Bytes bytes) {
     return Corrupt("truncated at byte " + std::to_string(bytes.size()) + " of a prefix of " +
                    std::to_string(kPrefixBytes));
   }
-  const std::uint64_t unknown = At<std::uint64_t>(bytes, kFeaturesOffset) & ~kKnownFeatures;
+  const std::uint64_t unknown =
+      PrefixField<std::uint64_t>(bytes, kFeaturesOffset) & ~kKnownFeatures;
   if (unknown != 0) {
     return MakeError(ErrorCode::kUnsupported, "frame feature bit " +
                                                   std::to_string(std::countr_zero(unknown)) +
@@ -70,34 +64,23 @@ Status CheckFeatures(Bytes bytes) {
 Result<Prefix> ReadPrefix(Bytes bytes) {
   KVSERVE_TRY(CheckMagicAndVersion(bytes));
   KVSERVE_TRY(CheckFeatures(bytes));
-  const auto header_bytes = At<std::uint32_t>(bytes, kHeaderBytesOffset);
-  const auto frame_bytes = At<std::uint64_t>(bytes, kFrameBytesOffset);
-  const auto corrupt = [](const std::string& message) -> Result<Prefix> {
-    return tl::unexpected(Corrupt(message).error());
-  };
+  const auto header_bytes = PrefixField<std::uint32_t>(bytes, kHeaderBytesOffset);
+  const auto frame_bytes = PrefixField<std::uint64_t>(bytes, kFrameBytesOffset);
   if (header_bytes < kPrefixBytes || header_bytes > kMaxHeaderBytes) {
-    return corrupt("header_bytes " + std::to_string(header_bytes) + " is outside " +
+    return Corrupt("header_bytes " + std::to_string(header_bytes) + " is outside " +
                    std::to_string(kPrefixBytes) + ".." + std::to_string(kMaxHeaderBytes));
   }
   if (frame_bytes < header_bytes) {
-    return corrupt("frame_bytes " + std::to_string(frame_bytes) + " is less than header_bytes " +
+    return Corrupt("frame_bytes " + std::to_string(frame_bytes) + " is less than header_bytes " +
                    std::to_string(header_bytes));
   }
   if (frame_bytes > bytes.size()) {
-    return corrupt("truncated: frame_bytes is " + std::to_string(frame_bytes) + ", " +
+    return Corrupt("truncated: frame_bytes is " + std::to_string(frame_bytes) + ", " +
                    std::to_string(bytes.size()) + " are there");
   }
-  return Prefix{At<std::uint16_t>(bytes, kVersionOffset), At<std::uint64_t>(bytes, kFeaturesOffset),
-                header_bytes, static_cast<std::size_t>(frame_bytes)};
-}
-
-Status CheckHeaderChecksum(Bytes header) {
-  std::vector<std::byte> hashed(header.begin(), header.end());
-  std::memset(hashed.data() + kChecksumOffset, 0, sizeof(std::uint64_t));
-  if (Hash64(hashed) != At<std::uint64_t>(header, kChecksumOffset)) {
-    return Corrupt("header does not match its checksum");
-  }
-  return {};
+  return Prefix{PrefixField<std::uint16_t>(bytes, kVersionOffset),
+                PrefixField<std::uint64_t>(bytes, kFeaturesOffset), header_bytes,
+                static_cast<std::size_t>(frame_bytes)};
 }
 
 // Anything that the writer would have written otherwise is refused: one header, one encoding.
@@ -129,10 +112,20 @@ Status CheckSectionLengths(const HeaderBody& body, const Prefix& prefix) {
 
 }  // namespace
 
+bool HeaderChecksumHolds(std::span<const std::byte> header) {
+  std::vector<std::byte> hashed(header.begin(), header.end());
+  std::memset(hashed.data() + kChecksumOffset, 0, sizeof(std::uint64_t));
+  return Hash64(hashed) == PrefixField<std::uint64_t>(header, kChecksumOffset);
+}
+
+std::uint64_t SectionChecksum(SectionKind kind, std::span<const std::byte> bytes) {
+  return Hash64(bytes, static_cast<std::uint64_t>(kind));
+}
+
 Result<FrameView> ReadFrame(std::span<const std::byte> bytes) {
   KVSERVE_ASSIGN(const Prefix prefix, ReadPrefix(bytes));
   const Bytes header = bytes.first(prefix.header_bytes);
-  KVSERVE_TRY(CheckHeaderChecksum(header));
+  if (!HeaderChecksumHolds(header)) return Corrupt("header does not match its checksum");
   KVSERVE_ASSIGN(auto body,
                  DecodeHeaderBody(header.subspan(kPrefixBytes), prefix.version, prefix.features));
   KVSERVE_TRY(CheckSectionLengths(body, prefix));
@@ -143,10 +136,9 @@ Result<FrameView> ReadFrame(std::span<const std::byte> bytes) {
   for (const auto& entry : body.sections) {
     const Bytes section = bytes.subspan(offset, entry.bytes);
     offset += entry.bytes;
-    if (Hash64(section, static_cast<std::uint64_t>(entry.kind)) != entry.checksum) {
-      return tl::unexpected(Corrupt("section " + std::string(SectionName(entry.kind)) +
-                                    " does not match its checksum")
-                                .error());
+    if (SectionChecksum(entry.kind, section) != entry.checksum) {
+      return Corrupt("section " + std::string(SectionName(entry.kind)) +
+                     " does not match its checksum");
     }
     view.sections.push_back({entry.kind, section});
     view.section_checksums.push_back(entry.checksum);

@@ -1,6 +1,5 @@
 #include <string>
 
-#include "base/hash.h"
 #include "base/try.h"
 #include "frame/frame.h"
 #include "frame/layout.h"
@@ -50,8 +49,8 @@ Status WriteFrame(const FrameHeader& header, std::span<const Section> sections,
   KVSERVE_TRY(CheckSections(sections));
   std::vector<SectionEntry> entries;
   for (const auto& section : sections) {
-    entries.push_back({section.kind, section.bytes.size(),
-                       Hash64(section.bytes, static_cast<std::uint64_t>(section.kind))});
+    entries.push_back(
+        {section.kind, section.bytes.size(), SectionChecksum(section.kind, section.bytes)});
   }
   KVSERVE_ASSIGN(const auto encoded, EncodeHeader(header, entries));
   out.insert(out.end(), encoded.begin(), encoded.end());

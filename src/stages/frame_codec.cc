@@ -3,7 +3,6 @@
 #include <exception>
 #include <string>
 
-#include "base/checked.h"
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/try.h"
@@ -57,35 +56,18 @@ SectionBytes FindSections(const FrameView& frame) {
   return found;
 }
 
-// The whole model's geometry. Layers that are not in the frame get the least that is valid.
-KvGeometry GeometryOf(const FrameHeader& header) {
-  KvGeometry geometry;
-  geometry.dtype = header.dtype;
-  geometry.layers.assign(header.model_layers, LayerGeometry{.kv_heads = 1, .k_dim = 1});
-  for (const FrameLayer& layer : header.layers) geometry.layers[layer.layer] = layer.geometry;
-  return geometry;
-}
-
 Status CheckIdentity(const Fingerprint& wanted, const Fingerprint& found, const char* what) {
   if (wanted.empty() || wanted == found) return {};
   return MakeError(ErrorCode::kMismatch, "frame: " + std::string(what) + " is " + found.hex() +
                                              " where " + wanted.hex() + " is wanted");
 }
 
-// ReadFrame has checked the shapes, so no layer overflows.
 Status CheckRawSize(const FrameHeader& header, std::uint64_t max_raw_bytes) {
-  std::uint64_t raw_bytes = 0;
-  for (const FrameLayer& layer : header.layers) {
-    const auto sum =
-        CheckedAdd(raw_bytes, LayerBytes(layer.geometry, header.dtype, layer.tokens.size()));
-    if (!sum || *sum > max_raw_bytes) {
-      return MakeError(ErrorCode::kResourceExhausted,
-                       "frame: raw size is over the limit of " + std::to_string(max_raw_bytes) +
-                           " bytes at layer " + std::to_string(layer.layer));
-    }
-    raw_bytes = *sum;
-  }
-  return {};
+  const std::uint64_t raw_bytes = RawBytes(header);
+  if (raw_bytes <= max_raw_bytes) return {};
+  return MakeError(ErrorCode::kResourceExhausted,
+                   "frame: raw size of " + std::to_string(raw_bytes) +
+                       " bytes is over the limit of " + std::to_string(max_raw_bytes));
 }
 
 Result<FrameView> ReadTimed(std::span<const std::byte> bytes, StageSeconds* seconds) {
@@ -159,7 +141,7 @@ Result<std::size_t> Decode(std::span<const std::byte> bytes, const DecodeOptions
   KVSERVE_ASSIGN(const Chain chain, Chain::Create(header.stages, BuiltinStages(), header.dtype,
                                                   Device::kHost, ProfileOrigin::kFrame));
   KVSERVE_TRY(CheckRawSize(header, options.max_raw_bytes));
-  const KvGeometry geometry = GeometryOf(header);
+  const KvGeometry geometry = ModelGeometry(header);
   const FrameContext context = MakeContext(geometry, header.tokens, header.prompt_tokens);
   KVSERVE_TRY(DecodePlanes(
       chain, sections, context, ShapesOf(header, geometry),

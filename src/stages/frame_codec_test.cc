@@ -168,7 +168,7 @@ TEST(FrameCodec, RefusesHugeShapes) {
   });
   const Error error = DecodeError(frame);
   EXPECT_EQ(error.code, ErrorCode::kResourceExhausted);
-  EXPECT_THAT(error.message, HasSubstr("layer 1"));
+  EXPECT_THAT(error.message, HasSubstr("raw size of 34359738368 bytes"));
 }
 
 // A header may say more than its sections hold: memory is filled only as far as bytes are there.

@@ -133,6 +133,26 @@ TEST_P(EveryChain, GivesTheSameBytesAgainAndForAnyLayout) {
   }
 }
 
+TEST_P(EveryChain, RefusesBytesBehindThoseOfASection) {
+  const KvBuffer chunk = MakeChunk(MakeGeometry(DType::kFloat16, {{2, 64, 64}}), {0, 20});
+  const auto frame = Encode(GetParam(), chunk.view());
+  const FrameView parsed = ReadFrame(frame).value();
+  for (const Section& longer : parsed.sections) {
+    std::vector<std::byte> bytes(longer.bytes.begin(), longer.bytes.end());
+    bytes.push_back(std::byte{0});
+    auto sections = parsed.sections;
+    for (Section& section : sections) {
+      if (section.kind == longer.kind) section.bytes = bytes;
+    }
+    std::vector<std::byte> damaged;
+    ASSERT_TRUE(WriteFrame(parsed.header, sections, damaged));
+    KvBuffer out;
+    const auto length = DecodeFrame(damaged, {}, out);
+    ASSERT_FALSE(length.has_value()) << SectionName(longer.kind);
+    EXPECT_EQ(length.error().code, ErrorCode::kCorruptData);
+  }
+}
+
 TEST_P(EveryChain, KeepsSpecialValuesOrRefusesThem) {
   const bool lossless = testing::IsLossless(ParseProfile(GetParam()).value());
   for (const DType dtype : kDTypes) {

@@ -1,8 +1,5 @@
 #include "frame_scan.h"
 
-#include <cstring>
-
-#include "base/hash.h"
 #include "frame/layout.h"
 
 namespace kvserve::tool {
@@ -10,26 +7,14 @@ namespace {
 
 using Bytes = std::span<const std::byte>;
 
-template <typename T>
-T At(Bytes bytes, std::size_t offset) {
-  T value;
-  std::memcpy(&value, bytes.data() + offset, sizeof(T));
-  return value;
-}
-
-bool HeaderChecksumHolds(Bytes header) {
-  std::vector<std::byte> hashed(header.begin(), header.end());
-  std::memset(hashed.data() + kChecksumOffset, 0, sizeof(std::uint64_t));
-  return Hash64(hashed) == At<std::uint64_t>(header, kChecksumOffset);
-}
-
 // Fills what a damaged frame still says. `bytes` starts at the frame; ReadFrame refused it.
 void Salvage(Bytes bytes, ScannedFrame& frame) {
-  if (bytes.size() < kPrefixBytes || At<std::uint16_t>(bytes, kVersionOffset) != kFrameVersion) {
+  if (bytes.size() < kPrefixBytes ||
+      PrefixField<std::uint16_t>(bytes, kVersionOffset) != kFrameVersion) {
     return;
   }
-  const auto header_bytes = At<std::uint32_t>(bytes, kHeaderBytesOffset);
-  const auto frame_bytes = At<std::uint64_t>(bytes, kFrameBytesOffset);
+  const auto header_bytes = PrefixField<std::uint32_t>(bytes, kHeaderBytesOffset);
+  const auto frame_bytes = PrefixField<std::uint64_t>(bytes, kFrameBytesOffset);
   if (header_bytes < kPrefixBytes || header_bytes > kMaxHeaderBytes ||
       header_bytes > bytes.size() || frame_bytes < header_bytes) {
     return;
@@ -37,7 +22,7 @@ void Salvage(Bytes bytes, ScannedFrame& frame) {
   const Bytes header = bytes.first(header_bytes);
   if (!HeaderChecksumHolds(header)) return;
   auto body = DecodeHeaderBody(header.subspan(kPrefixBytes), kFrameVersion,
-                               At<std::uint64_t>(bytes, kFeaturesOffset));
+                               PrefixField<std::uint64_t>(bytes, kFeaturesOffset));
   if (!body) return;
   frame.header = std::move(body->header);
   if (frame_bytes <= bytes.size()) frame.frame_bytes = frame_bytes;
@@ -46,8 +31,7 @@ void Salvage(Bytes bytes, ScannedFrame& frame) {
     ScannedSection section{entry.kind, entry.bytes, entry.checksum, false};
     const bool whole = entry.bytes <= rest.size();
     if (whole) {
-      const auto seed = static_cast<std::uint64_t>(entry.kind);
-      section.checksum_ok = Hash64(rest.first(entry.bytes), seed) == entry.checksum;
+      section.checksum_ok = SectionChecksum(entry.kind, rest.first(entry.bytes)) == entry.checksum;
     }
     rest = rest.subspan(whole ? entry.bytes : rest.size());
     frame.sections.push_back(section);
