@@ -36,16 +36,18 @@ using StageSeconds = std::map<std::string, double>;
 [[nodiscard]] Result<Profile> ParseProfile(std::string_view text);
 
 // Appends one frame to `out`. Host memory only for now (kUnsupported otherwise). Bytes depend on
-// the tensor values, profile and options alone. Errors: kInvalidArgument (view or profile does not
-// fit), kUnsupported (dtype, device), kBadInput (non-finite values where a lossy stage needs finite
-// ones).
+// the tensor values, profile and options alone. Times are added to `seconds`. Safe from many
+// threads on different `out`. Errors, which leave `out` as it was: kInvalidArgument (view or
+// profile does not fit), kUnsupported (dtype, device, a stage that this build lacks), kBadInput
+// (non-finite values where a lossy stage needs finite ones), kResourceExhausted (no memory).
 [[nodiscard]] Status EncodeFrame(const ConstKvView& view, const Profile& profile,
                                  const EncodeOptions& options, std::vector<std::byte>& out,
                                  StageSeconds* seconds = nullptr);
 
 // Decodes the frame at the start of `bytes` into `out` (resized) and returns the frame's length in
 // bytes. Hostile input is safe: kCorruptData, kUnsupported, kMismatch or kResourceExhausted.
-// `out` is unspecified after an error.
+// `out` is unspecified after an error. Lossless profiles restore every bit. Threads and `seconds`
+// as EncodeFrame.
 [[nodiscard]] Result<std::size_t> DecodeFrame(std::span<const std::byte> bytes,
                                               const DecodeOptions& options, KvBuffer& out,
                                               StageSeconds* seconds = nullptr);

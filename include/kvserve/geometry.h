@@ -88,8 +88,9 @@ enum class PlaneKind : std::uint8_t { kKey = 0, kValue = 1 };
 // ("layer 3: k_dim 0 is outside 1..65536").
 [[nodiscard]] Status CheckGeometry(const KvGeometry& geometry);
 
-// The part of `tokens` that `layer` holds when the request ends at token `total_tokens`
-// (all of it unless the layer has a window). An empty range keeps begin == end == tokens.end.
+// The part of `tokens` (begin <= end) that `layer` holds when the request ends at token
+// `total_tokens`: all of it unless the layer has a window. An empty part has begin == end ==
+// tokens.end.
 [[nodiscard]] TokenRange TokensHeld(const LayerGeometry& layer, TokenRange tokens,
                                     std::uint32_t total_tokens);
 

@@ -71,9 +71,11 @@ struct BasicKvView {
 using KvView = BasicKvView<std::byte>;
 using ConstKvView = BasicKvView<const std::byte>;
 
-// Checks shapes, dtype, token ranges and null data against the geometry; names the first fault.
+// Checks shapes, dtype, token ranges and null data against the geometry. kInvalidArgument names the
+// first fault.
 [[nodiscard]] Status CheckView(const ConstKvView& view);
 
+// Bytes of all planes in the cache dtype, of a view that CheckView accepts.
 [[nodiscard]] std::uint64_t RawBytes(const ConstKvView& view);
 
 // Owning host storage of one chunk: planes contiguous [token, head, dim], 64-byte aligned, K then V
@@ -87,8 +89,9 @@ class KvBuffer {
     TokenRange tokens;
   };
 
-  // Lays out `layers` of `geometry` (copied). Contents are unspecified afterwards.
-  // kInvalidArgument for a bad geometry or range; kResourceExhausted above `max_bytes`.
+  // Lays out `layers` (ascending) of `geometry` (copied). Contents are unspecified afterwards.
+  // kInvalidArgument for a bad geometry, range or order; kResourceExhausted above `max_bytes` or
+  // without memory. An error changes nothing.
   [[nodiscard]] Status Resize(const KvGeometry& geometry, TokenRange tokens,
                               std::span<const LayerTokens> layers,
                               std::uint64_t max_bytes = UINT64_MAX);

@@ -39,32 +39,45 @@ Status CheckPlane(const ConstPlaneView& plane, const ConstKvView& view, std::uin
   return {};
 }
 
+std::string RangeText(TokenRange tokens) {
+  return "[" + std::to_string(tokens.begin) + ", " + std::to_string(tokens.end) + ")";
+}
+
+Status CheckTokens(TokenRange tokens) {
+  if (tokens.begin <= tokens.end && tokens.end <= kMaxTokens) return {};
+  return MakeError(
+      ErrorCode::kInvalidArgument,
+      "token range " + RangeText(tokens) + " is not within 0.." + std::to_string(kMaxTokens));
+}
+
+// One entry of an ascending list of layers; moves `next_layer` behind it.
+Status CheckLayer(std::uint32_t layer, TokenRange held, TokenRange chunk, std::size_t model_layers,
+                  std::uint32_t& next_layer) {
+  if (layer < next_layer || layer >= model_layers) {
+    return MakeError(ErrorCode::kInvalidArgument, "layer " + std::to_string(layer) +
+                                                      " is out of order or not among the model's " +
+                                                      std::to_string(model_layers));
+  }
+  next_layer = layer + 1;
+  if (held.begin < chunk.begin || held.end > chunk.end || held.end < held.begin) {
+    return MakeError(ErrorCode::kInvalidArgument, Where(layer, "tokens") + RangeText(held) +
+                                                      " is not inside the chunk's " +
+                                                      RangeText(chunk));
+  }
+  return {};
+}
+
 }  // namespace
 
 Status CheckView(const ConstKvView& view) {
   if (view.geometry == nullptr)
     return MakeError(ErrorCode::kInvalidArgument, "view has no geometry");
   KVSERVE_TRY(CheckGeometry(*view.geometry));
-  if (view.tokens.end < view.tokens.begin || view.tokens.end > kMaxTokens) {
-    return MakeError(ErrorCode::kInvalidArgument,
-                     "token range [" + std::to_string(view.tokens.begin) + ", " +
-                         std::to_string(view.tokens.end) + ") is not within 0.." +
-                         std::to_string(kMaxTokens));
-  }
+  KVSERVE_TRY(CheckTokens(view.tokens));
   std::uint32_t next_layer = 0;
   for (const auto& layer : view.layers) {
-    if (layer.layer < next_layer || layer.layer >= view.geometry->layers.size()) {
-      return MakeError(ErrorCode::kInvalidArgument,
-                       "layer " + std::to_string(layer.layer) +
-                           " is out of order or not among the model's " +
-                           std::to_string(view.geometry->layers.size()));
-    }
-    next_layer = layer.layer + 1;
-    if (layer.tokens.begin < view.tokens.begin || layer.tokens.end > view.tokens.end ||
-        layer.tokens.end < layer.tokens.begin) {
-      return MakeError(ErrorCode::kInvalidArgument,
-                       Where(layer.layer, "tokens") + "range is not inside the chunk's");
-    }
+    KVSERVE_TRY(CheckLayer(layer.layer, layer.tokens, view.tokens, view.geometry->layers.size(),
+                           next_layer));
     const auto& geometry = view.geometry->layers[layer.layer];
     const std::uint32_t tokens = layer.tokens.size();
     KVSERVE_TRY(CheckPlane(layer.k, view, layer.layer, "K", tokens, geometry.k_dim));
@@ -87,9 +100,11 @@ std::uint64_t RawBytes(const ConstKvView& view) {
 Status KvBuffer::Resize(const KvGeometry& geometry, TokenRange tokens,
                         std::span<const LayerTokens> layers, std::uint64_t max_bytes) {
   KVSERVE_TRY(CheckGeometry(geometry));
+  KVSERVE_TRY(CheckTokens(tokens));
   std::vector<std::uint64_t> offsets;
   offsets.reserve(layers.size() * 2);
   std::uint64_t total = 0;
+  std::uint32_t next_layer = 0;
   const auto reserve_plane = [&](std::uint64_t values) -> bool {
     offsets.push_back(total);
     const auto bytes = CheckedMul(values, DTypeBytes(geometry.dtype));
@@ -100,17 +115,17 @@ Status KvBuffer::Resize(const KvGeometry& geometry, TokenRange tokens,
     return true;
   };
   for (const auto& entry : layers) {
-    if (entry.layer >= geometry.layers.size() || entry.tokens.end < entry.tokens.begin ||
-        entry.tokens.begin < tokens.begin || entry.tokens.end > tokens.end) {
-      return MakeError(ErrorCode::kInvalidArgument, "layer " + std::to_string(entry.layer) +
-                                                        ": token range or layer index is wrong");
-    }
+    KVSERVE_TRY(CheckLayer(entry.layer, entry.tokens, tokens, geometry.layers.size(), next_layer));
     const auto& layer = geometry.layers[entry.layer];
     const std::uint64_t rows = std::uint64_t{entry.tokens.size()} * layer.kv_heads;
     if (!reserve_plane(rows * layer.k_dim) || !reserve_plane(rows * layer.v_dim)) {
       return MakeError(ErrorCode::kResourceExhausted,
                        "KV chunk needs more than " + std::to_string(max_bytes) + " bytes");
     }
+  }
+  if (total > storage_.max_size() - kAlignment) {
+    return MakeError(ErrorCode::kResourceExhausted,
+                     "a KV chunk of " + std::to_string(total) + " bytes is beyond any memory");
   }
   if (total + kAlignment > storage_.size()) {
     try {
@@ -129,6 +144,7 @@ Status KvBuffer::Resize(const KvGeometry& geometry, TokenRange tokens,
 }
 
 Status KvBuffer::Resize(const KvGeometry& geometry, TokenRange tokens, std::uint32_t total_tokens) {
+  KVSERVE_TRY(CheckTokens(tokens));
   std::vector<LayerTokens> layers;
   layers.reserve(geometry.layers.size());
   for (std::uint32_t i = 0; i < geometry.layers.size(); ++i) {

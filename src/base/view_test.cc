@@ -33,6 +33,29 @@ TEST(KvBuffer, RefusesMoreThanTheCap) {
   EXPECT_EQ(buffer.bytes(), 0U);
 }
 
+TEST(KvBuffer, RefusesRangesAndLayersThatNoViewMayHave) {
+  KvBuffer buffer;
+  EXPECT_EQ(buffer.Resize(kGeometry, {4, 3}, 4).error().code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(buffer.Resize(kGeometry, {0, kMaxTokens + 1}, 4).error().code,
+            ErrorCode::kInvalidArgument);
+  const auto message = [&](std::vector<KvBuffer::LayerTokens> layers) {
+    return buffer.Resize(kGeometry, {2, 6}, layers).error().message;
+  };
+  EXPECT_THAT(message({{1, {2, 6}}, {0, {2, 6}}}), HasSubstr("layer 0 is out of order"));
+  EXPECT_THAT(message({{3, {2, 6}}}), HasSubstr("not among the model's 3"));
+  EXPECT_THAT(message({{2, {1, 6}}}), HasSubstr("[1, 6) is not inside the chunk's [2, 6)"));
+}
+
+// Between what a vector can hold and what 64 bits can count: an error, not an exception.
+TEST(KvBuffer, RefusesWhatNoMemoryCouldHold) {
+  KvBuffer buffer;
+  for (const std::size_t layers : {500U, 4096U}) {
+    const KvGeometry huge{DType::kFloat32, {layers, {kMaxHeads, kMaxDim, kMaxDim}}};
+    EXPECT_EQ(buffer.Resize(huge, {0, kMaxTokens}, kMaxTokens).error().code,
+              ErrorCode::kResourceExhausted);
+  }
+}
+
 TEST(CheckView, NamesTheFaultyPlane) {
   KvBuffer buffer;
   ASSERT_TRUE(buffer.Resize(kGeometry, {0, 4}, 4));
