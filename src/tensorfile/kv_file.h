@@ -38,6 +38,9 @@ struct KvFileInfo {
 // Raw bytes of all tensors.
 [[nodiscard]] std::uint64_t RawBytes(const KvFileInfo& info);
 
+// "none", "interleaved" or "halves", for a style that CheckGeometry accepts.
+[[nodiscard]] std::string_view RopeStyleName(RopeStyle style);
+
 // 32 hex digits; kInvalidArgument otherwise.
 [[nodiscard]] Result<Fingerprint> ParseFingerprint(std::string_view hex);
 

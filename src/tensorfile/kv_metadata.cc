@@ -143,6 +143,10 @@ Status ApplyIdentity(const StringMap& metadata, KvFileInfo& info) {
 
 }  // namespace
 
+std::string_view RopeStyleName(RopeStyle style) {
+  return kRopeNames[static_cast<std::size_t>(style)];
+}
+
 StringMap FormatKvMetadata(const KvFileInfo& info) {
   Json first = Json::array();
   Json window = Json::array();
@@ -152,7 +156,7 @@ StringMap FormatKvMetadata(const KvFileInfo& info) {
     const LayerGeometry& layer = info.geometry.layers[i];
     first.push_back(info.layer_tokens[i].begin);
     window.push_back(layer.window_tokens);
-    style.push_back(kRopeNames[static_cast<std::size_t>(layer.rope_style)]);
+    style.push_back(RopeStyleName(layer.rope_style));
     theta.push_back(static_cast<double>(layer.rope_theta));  // a float is exact as a double
   }
   StringMap metadata = {

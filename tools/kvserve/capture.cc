@@ -9,6 +9,7 @@
 #include "engine/llama/llama_engine.h"
 #include "engine/llama/process.h"
 #include "kvserve/codec.h"
+#include "layer_json.h"
 #include "progress.h"
 #include "table.h"
 #include "tensorfile/input_file.h"
@@ -29,16 +30,8 @@ struct Arguments {
 };
 
 nlohmann::json GeometryJson(const KvGeometry& geometry) {
-  constexpr const char* kRope[] = {"none", "interleaved", "halves"};
   nlohmann::json layers = nlohmann::json::array();
-  for (const LayerGeometry& layer : geometry.layers) {
-    layers.push_back({{"kv_heads", layer.kv_heads},
-                      {"k_dim", layer.k_dim},
-                      {"v_dim", layer.v_dim},
-                      {"window_tokens", layer.window_tokens},
-                      {"rope_style", kRope[static_cast<std::size_t>(layer.rope_style)]},
-                      {"rope_theta", layer.rope_theta}});
-  }
+  for (const LayerGeometry& layer : geometry.layers) layers.push_back(LayerJson(layer));
   return {{"dtype", DTypeName(geometry.dtype)}, {"layers", std::move(layers)}};
 }
 

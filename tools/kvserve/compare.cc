@@ -1,12 +1,14 @@
 // kvserve compare: how far two pieces of KV are apart, layer by layer.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <memory>
+#include <vector>
 
-#include "base/half.h"
 #include "base/try.h"
 #include "command.h"
 #include "kv_source.h"
+#include "pipeline/plane_floats.h"
 #include "table.h"
 
 namespace kvserve::tool {
@@ -29,16 +31,10 @@ struct PlaneError {
   [[nodiscard]] double snr_db() const { return 10.0 * std::log10(signal / noise); }
 };
 
-double ValueAt(const ConstPlaneView& plane, std::uint64_t index) {
-  const std::byte* const at = plane.data + index * DTypeBytes(plane.dtype);
-  if (plane.dtype == DType::kFloat32) {
-    float value = 0.0F;
-    std::memcpy(&value, at, sizeof(value));
-    return value;
-  }
-  std::uint16_t bits = 0;
-  std::memcpy(&bits, at, sizeof(bits));
-  return plane.dtype == DType::kFloat16 ? Float16ToFloat(bits) : BFloat16ToFloat(bits);
+std::vector<float> Values(const ConstPlaneView& plane) {
+  std::vector<float> values(plane.values());
+  LoadFloats(plane, values);
+  return values;
 }
 
 // Both planes are contiguous and of one shape; their dtypes may differ.
@@ -47,9 +43,11 @@ PlaneError ComparePlanes(const ConstPlaneView& a, const ConstPlaneView& b) {
   if (a.data == nullptr || a.values() == 0) return error;
   error.bit_exact =
       a.dtype == b.dtype && std::memcmp(a.data, b.data, a.values() * DTypeBytes(a.dtype)) == 0;
-  for (std::uint64_t i = 0; i < a.values(); ++i) {
-    const double x = ValueAt(a, i);
-    const double y = ValueAt(b, i);
+  const std::vector<float> first = Values(a);
+  const std::vector<float> second = Values(b);
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    const double x = first[i];
+    const double y = second[i];
     if (!std::isfinite(x) || !std::isfinite(y)) {
       const bool same = std::isnan(x) ? std::isnan(y) : x == y;
       if (!same) ++error.non_finite;

@@ -1,12 +1,12 @@
 // kvserve encode: a KV file becomes a file of frames.
 #include <algorithm>
-#include <charconv>
 #include <memory>
 
 #include "base/clock.h"
 #include "base/try.h"
 #include "codec_report.h"
 #include "command.h"
+#include "frame_tokens.h"
 #include "kvserve/codec.h"
 #include "profile_argument.h"
 #include "progress.h"
@@ -21,20 +21,6 @@ struct Arguments {
   std::string input;
   std::string output;
 };
-
-// Tokens per frame; kMaxTokens stands for all.
-Result<std::uint32_t> ParseFrameTokens(const std::string& text) {
-  if (text == "all") return kMaxTokens;
-  std::uint32_t tokens = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), tokens);
-  if (error != std::errc() || end != text.data() + text.size() || tokens < 1 ||
-      tokens > kMaxTokens) {
-    return MakeError(ErrorCode::kInvalidArgument, "--frame-tokens " + text +
-                                                      " is not 'all' or a number within 1.." +
-                                                      std::to_string(kMaxTokens));
-  }
-  return tokens;
-}
 
 Status EncodeFile(const KvFileReader& input, const Profile& profile, std::uint32_t frame_tokens,
                   OutputFile& output, CodecReport& report) {

@@ -1,6 +1,6 @@
 // kvserve evaluate: what profiles cost in quality and bytes, measured with the embedded engine.
 #include <algorithm>
-#include <charconv>
+#include <iterator>
 #include <memory>
 #include <vector>
 
@@ -9,6 +9,7 @@
 #include "engine/llama/llama_engine.h"
 #include "engine/llama/process.h"
 #include "evaluation/engine_evaluator.h"
+#include "frame_tokens.h"
 #include "profile_argument.h"
 #include "progress.h"
 #include "table.h"
@@ -37,17 +38,7 @@ Status CheckRange(const char* option, std::uint32_t value, std::uint32_t low) {
 
 Result<LmOptions> OptionsOf(const Arguments& arguments) {
   LmOptions options = arguments.options;
-  const std::string& text = arguments.frame_tokens;
-  options.frame_tokens = 0;
-  const auto [end, error] =
-      std::from_chars(text.data(), text.data() + text.size(), options.frame_tokens);
-  if (text == "all") {
-    options.frame_tokens = kMaxTokens;
-  } else if (error != std::errc() || end != text.data() + text.size()) {
-    return MakeError(ErrorCode::kInvalidArgument,
-                     "--frame-tokens " + text + " is neither a number nor 'all'");
-  }
-  KVSERVE_TRY(CheckRange("--frame-tokens", options.frame_tokens, 1));
+  KVSERVE_ASSIGN(options.frame_tokens, ParseFrameTokens(arguments.frame_tokens));
   KVSERVE_TRY(CheckRange("--context-tokens", options.context_tokens, 1));
   KVSERVE_TRY(CheckRange("--scored-tokens", options.scored_tokens, 2));
   return options;
@@ -130,7 +121,6 @@ Status RunEvaluate(const Arguments& arguments, const Invocation& invocation) {
   std::vector<Profile> profiles;
   for (const std::string& text : arguments.profiles) {
     KVSERVE_ASSIGN(auto profile, LoadProfile(text));
-    if (profile.name.empty()) profile.name = text;
     profiles.push_back(std::move(profile));
   }
   std::vector<Record> records;

@@ -4,6 +4,7 @@
 #include "base/try.h"
 #include "command.h"
 #include "frame_scan.h"
+#include "layer_json.h"
 #include "pipeline/profile_text.h"
 #include "pipeline/settings.h"
 #include "pipeline/stage_lookup.h"
@@ -31,18 +32,11 @@ std::string HexText(std::uint64_t value) {
 }
 
 Json GeometryJson(const FrameHeader& header) {
-  constexpr const char* kRope[] = {"none", "interleaved", "halves"};
   Json layers = Json::array();
   for (const FrameLayer& layer : header.layers) {
-    const LayerGeometry& shape = layer.geometry;
-    layers.push_back({{"layer", layer.layer},
-                      {"kv_heads", shape.kv_heads},
-                      {"k_dim", shape.k_dim},
-                      {"v_dim", shape.v_dim},
-                      {"window_tokens", shape.window_tokens},
-                      {"rope_style", kRope[static_cast<std::size_t>(shape.rope_style)]},
-                      {"rope_theta", shape.rope_theta},
-                      {"tokens", RangeJson(layer.tokens)}});
+    Json& json = layers.emplace_back(LayerJson(layer.geometry));
+    json["layer"] = layer.layer;
+    json["tokens"] = RangeJson(layer.tokens);
   }
   return {{"dtype", DTypeName(header.dtype)},
           {"model_layers", header.model_layers},

@@ -58,7 +58,7 @@ Result<const Target*> Find(std::string_view name) {
                                                   std::string(AvailableIsas().front()));
   }
   return MakeError(ErrorCode::kInvalidArgument,
-                   "KVSERVE_ISA=" + std::string(name) + " is not one of " + known);
+                   "instruction set '" + std::string(name) + "' is not one of " + known);
 }
 
 std::atomic<const Target*> g_active{nullptr};
