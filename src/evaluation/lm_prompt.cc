@@ -1,7 +1,6 @@
 #include "evaluation/lm_prompt.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "base/try.h"
 

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
-#include <limits>
 
 #include "frame/frame.h"
 #include "kvserve/codec.h"

@@ -1,6 +1,5 @@
 #include "tensorfile/dtype_convert.h"
 
-#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <vector>

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <string>
 
 #include "golden/frame_files.h"
 #include "kvserve/codec.h"

@@ -2,7 +2,6 @@
 // split into parts of descending powers of two (80 = 64 + 16), each transformed on its own.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>

@@ -1,7 +1,6 @@
 // Smallest and largest value, per column of a matrix or of a span. Values are finite.
 #pragma once
 
-#include <cstddef>
 #include <span>
 
 namespace kvserve {

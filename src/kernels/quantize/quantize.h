@@ -6,7 +6,6 @@
 // Values are finite; a grid of one point has step = inverse = 0.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <span>
 

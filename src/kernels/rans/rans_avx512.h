@@ -2,7 +2,6 @@
 // as the scalar coder. Called only where the instruction set "avx512" is in force.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <bit>
-#include <cstdlib>
 
 #include "base/try.h"
 #include "pipeline/testing/toy_factories.h"

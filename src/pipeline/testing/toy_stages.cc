@@ -1,7 +1,6 @@
 #include "pipeline/testing/toy_stages.h"
 
 #include <array>
-#include <vector>
 
 #include "pipeline/testing/toy_factories.h"
 

@@ -2,8 +2,6 @@
 #include <zstd.h>
 
 #include <algorithm>
-
-#include <new>
 #include <vector>
 
 #include "base/try.h"
@@ -43,22 +41,13 @@ std::size_t TotalSymbols(std::span<const SymbolPlane> planes) {
   return total;
 }
 
-Result<std::vector<std::uint8_t>> Buffer(std::size_t bytes) {
-  try {
-    return std::vector<std::uint8_t>(bytes);
-  } catch (const std::bad_alloc&) {
-    return MakeError(ErrorCode::kResourceExhausted,
-                     "no memory for " + std::to_string(bytes) + " bytes of symbols");
-  }
-}
-
 class Zstd : public Codec {
  public:
   explicit Zstd(int level) : level_(level) {}
 
   Status Encode(const FrameContext& /*frame*/, std::span<const SymbolPlane> planes,
                 ByteWriter& out) const override {
-    KVSERVE_ASSIGN(auto symbols, Buffer(TotalSymbols(planes)));
+    std::vector<std::uint8_t> symbols(TotalSymbols(planes));
     auto to = symbols.begin();
     for (const auto& plane : planes) {
       to = std::copy(plane.symbols.begin(), plane.symbols.end(), to);
@@ -97,7 +86,7 @@ class Zstd : public Codec {
       return MakeError(ErrorCode::kCorruptData,
                        "not one zstd frame of " + std::to_string(total) + " symbols");
     }
-    KVSERVE_ASSIGN(auto symbols, Buffer(total));
+    std::vector<std::uint8_t> symbols(total);
     const std::size_t written =
         ZSTD_decompress(symbols.data(), symbols.size(), bytes.data(), bytes.size());
     if (ZSTD_isError(written) != 0 || written != total) {

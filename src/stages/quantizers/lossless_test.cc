@@ -1,7 +1,6 @@
 // What the split is worth on values shaped like a cache; that it is exact is tested over the table.
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <random>
 
 #include "kernels/convert/convert.h"

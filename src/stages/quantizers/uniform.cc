@@ -2,7 +2,6 @@
 // the head dimension. The request's first token is kept apart in 16 bits: attention sinks make it
 // about 10^4 times as sensitive as others, and its outliers would widen every channel's range.
 #include <algorithm>
-
 #include <cmath>
 #include <vector>
 

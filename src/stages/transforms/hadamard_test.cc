@@ -1,6 +1,7 @@
 // The seed and the switches are what undoes the rotation: they travel in the frame.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 
