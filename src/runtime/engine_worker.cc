@@ -6,8 +6,10 @@ Result<std::unique_ptr<EngineWorker>> EngineWorker::Start(Opener open) {
   std::unique_ptr<EngineWorker> worker(new EngineWorker);
   std::promise<Status> opened;
   auto status = opened.get_future();
-  worker->thread_ = std::thread([&, raw = worker.get()] { raw->Loop(open, opened); });
-  // `open` and `opened` live until the answer is there; the loop does not touch them afterwards.
+  worker->thread_ = std::thread(
+      [raw = worker.get(), open = std::move(open), opened = std::move(opened)]() mutable {
+        raw->Loop(open, std::move(opened));
+      });
   if (Status answer = status.get(); !answer) return tl::unexpected(answer.error());
   return worker;
 }
@@ -34,7 +36,7 @@ void EngineWorker::Enqueue(std::function<void(Engine&)> task) {
   changed_.notify_one();
 }
 
-void EngineWorker::Loop(const Opener& open, std::promise<Status>& opened) {
+void EngineWorker::Loop(const Opener& open, std::promise<Status> opened) {
   auto engine = open();
   if (!engine) {
     opened.set_value(tl::unexpected(engine.error()));

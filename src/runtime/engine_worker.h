@@ -50,7 +50,7 @@ class EngineWorker {
  private:
   EngineWorker() = default;
   void Enqueue(std::function<void(Engine&)> task);
-  void Loop(const Opener& open, std::promise<Status>& opened);
+  void Loop(const Opener& open, std::promise<Status> opened);
 
   std::unique_ptr<Engine> engine_;
   mutable std::mutex mutex_;
