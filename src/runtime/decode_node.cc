@@ -1,7 +1,5 @@
 #include "runtime/decode_node.h"
 
-#include <algorithm>
-
 #include "base/try.h"
 #include "kvserve/codec.h"
 #include "runtime/chunk_plan.h"
@@ -9,16 +7,6 @@
 #include "runtime/text_stream.h"
 
 namespace kvserve {
-namespace {
-
-Status CheckAlive(RequestScope& scope, const std::function<bool()>& alive) {
-  KVSERVE_TRY(scope.Check());
-  if (!alive()) return MakeError(ErrorCode::kCancelled, "the client has gone");
-  return {};
-}
-
-}  // namespace
-
 DecodeNode::DecodeNode(EngineWorker& worker, const DecodeNodeOptions& options)
     : worker_(worker),
       options_(options),
@@ -129,7 +117,7 @@ Result<OpenedSequence> DecodeNode::FillSequence(const GenerateRequest& request, 
     return sequence;
   }
   // Nobody waits any more: no reason to compute.
-  KVSERVE_TRY(CheckAlive(scope, alive));
+  KVSERVE_TRY(scope.Check(alive));
   const Error& error = transfer.error();
   metrics_.CountFallback(ErrorName(error.code));
   // What has been injected so far is part of a whole that never came: it is dropped.
@@ -173,7 +161,7 @@ Status DecodeNode::ComputeLocally(std::span<const Token> tokens, SequenceId sequ
   const auto total = static_cast<std::uint32_t>(tokens.size());
   const ScopedTimer timer(report.transfer.prefill_s);
   for (std::uint32_t i = 0; i < ChunkCount(total, options_.chunk_tokens); ++i) {
-    KVSERVE_TRY(CheckAlive(scope, alive));
+    KVSERVE_TRY(scope.Check(alive));
     const TokenRange range = ChunkRange(i, total, options_.chunk_tokens);
     KVSERVE_TRY(worker_.Run([&](Engine& engine) {
       return engine.Prefill(sequence, tokens.subspan(range.begin, range.size()), range.begin);
@@ -193,7 +181,7 @@ Status DecodeNode::DecodeTokens(const GenerateRequest& request, SequenceId seque
   Clock::time_point first_token_at;
   report.finish_reason = "length";
   while (report.tokens.size() < request.max_tokens) {
-    KVSERVE_TRY(CheckAlive(scope, alive));
+    KVSERVE_TRY(scope.Check(alive));
     const auto begin = Clock::now();
     KVSERVE_ASSIGN(token, worker_.Run([&](Engine& engine) -> Result<Token> {
       KVSERVE_ASSIGN(const auto logits, engine.Decode(sequence, token, position));

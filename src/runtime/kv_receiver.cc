@@ -119,8 +119,7 @@ class Receiver {
 
   [[nodiscard]] Status Consume() {
     for (;;) {
-      KVSERVE_TRY(scope_.Check());
-      if (!alive_()) return MakeError(ErrorCode::kCancelled, "the client has gone");
+      KVSERVE_TRY(scope_.Check(alive_));
       auto message = messages_.PopFor(kAliveInterval);
       if (!message) {
         if (!messages_.drained()) continue;

@@ -76,8 +76,7 @@ class Transfer {
 
   [[nodiscard]] Status Stream() {
     const auto arrived = Clock::now();
-    KVSERVE_ASSIGN(auto entered,
-                   resources_.gate.Enter(scope_, [this] { return !resources_.stopping; }));
+    KVSERVE_ASSIGN(auto entered, resources_.gate.Enter(scope_, [this] { return NodeRuns(); }));
     std::optional<SequenceGate::Ticket> ticket(std::move(entered));
     KVSERVE_ASSIGN(auto sequence, OpenedSequence::Open(resources_.worker));
     chunks_ = ChunkCount(total_tokens_, request_.chunk_tokens);
@@ -98,12 +97,14 @@ class Transfer {
     return scope_.Check();
   }
 
+  [[nodiscard]] bool NodeRuns() {
+    if (resources_.stopping) scope_.Fail({ErrorCode::kCancelled, "the prefill node is stopping"});
+    return !resources_.stopping;
+  }
+
   // Prefill and capture of a chunk are one engine call: a window layer forgets tokens later.
   void ComputeLoop(SequenceId sequence) {
-    for (std::uint32_t index = 0; index < chunks_ && scope_.Check(); ++index) {
-      if (resources_.stopping) {
-        return scope_.Fail({ErrorCode::kCancelled, "the prefill node is stopping"});
-      }
+    for (std::uint32_t index = 0; index < chunks_ && NodeRuns() && scope_.Check(); ++index) {
       CapturedChunk chunk{resources_.buffers.Acquire(), {}};
       chunk.info.tokens = ChunkRange(index, total_tokens_, request_.chunk_tokens);
       const Status status = resources_.worker.Run([&](Engine& engine) -> Status {

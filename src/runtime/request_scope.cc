@@ -13,6 +13,11 @@ Status RequestScope::Check() {
   return {};
 }
 
+Status RequestScope::Check(const std::function<bool()>& alive) {
+  if (!alive()) Fail({ErrorCode::kCancelled, "the client has gone"});
+  return Check();
+}
+
 void RequestScope::Fail(Error error) {
   std::vector<std::function<void()>> wake_ups;
   {

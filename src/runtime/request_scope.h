@@ -18,6 +18,9 @@ class RequestScope {
 
   // The first error; passes the deadline as one.
   [[nodiscard]] Status Check();
+  // Also an error when `alive` says no: kCancelled, or the reason with which `alive` failed the
+  // scope itself.
+  [[nodiscard]] Status Check(const std::function<bool()>& alive);
   void Fail(Error error);
   // Runs at once if the request has already failed. `wake` must stay callable for the scope's life.
   void OnFailure(std::function<void()> wake);

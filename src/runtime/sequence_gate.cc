@@ -29,8 +29,7 @@ Result<SequenceGate::Ticket> SequenceGate::Enter(RequestScope& scope,
     changed_.wait_for(lock, kAliveInterval, [&] { return free_ > 0 && line_.front() == ticket; });
     if (free_ > 0 && line_.front() == ticket) break;
     lock.unlock();
-    Status status = scope.Check();
-    if (status && !alive()) status = MakeError(ErrorCode::kCancelled, "the client has gone");
+    const Status status = scope.Check(alive);
     lock.lock();
     if (!status) {
       leave_line();

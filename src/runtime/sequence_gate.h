@@ -33,8 +33,8 @@ class SequenceGate {
   SequenceGate(std::uint32_t sequences, std::uint32_t max_waiting)
       : free_(sequences), max_waiting_(max_waiting) {}
 
-  // Waits for a turn. kResourceExhausted at once when the line is full; the scope's error when it
-  // fails; kCancelled when `alive` (polled while waiting) says no.
+  // Waits for a turn. kResourceExhausted at once when the line is full; the errors of
+  // scope.Check(alive), which is asked while waiting.
   [[nodiscard]] Result<Ticket> Enter(RequestScope& scope, const std::function<bool()>& alive);
   [[nodiscard]] std::size_t waiting() const;
 
