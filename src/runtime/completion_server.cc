@@ -76,9 +76,9 @@ void Stream(DecodeNode& node, CompletionRequest request, const httplib::Request&
 }
 
 void Complete(DecodeNode& node, Endpoint endpoint, const httplib::Request& http,
-              httplib::Response& response) {
+              const std::string& body, httplib::Response& response) {
   const auto parse = [&]() -> Result<CompletionRequest> {
-    KVSERVE_ASSIGN(auto request, ParseCompletionRequest(endpoint, http.body, node.worker().text()));
+    KVSERVE_ASSIGN(auto request, ParseCompletionRequest(endpoint, body, node.worker().text()));
     KVSERVE_TRY(node.CheckRequest(request.generate));
     return request;
   };
@@ -118,13 +118,14 @@ void AddNodeRoutes(HttpListener& http, NodeMetrics& metrics) {
 }
 
 void AddCompletionRoutes(HttpListener& http, DecodeNode& node) {
-  const auto handler = [&node](Endpoint endpoint) {
-    return [&node, endpoint](const httplib::Request& request, httplib::Response& response) {
-      Complete(node, endpoint, request, response);
-    };
+  const auto add = [&](const char* path, Endpoint endpoint) {
+    http.AddPost(path, [&node, endpoint](const httplib::Request& request, const std::string& body,
+                                         httplib::Response& response) {
+      Complete(node, endpoint, request, body, response);
+    });
   };
-  http.routes().Post("/v1/completions", handler(Endpoint::kCompletions));
-  http.routes().Post("/v1/chat/completions", handler(Endpoint::kChat));
+  add("/v1/completions", Endpoint::kCompletions);
+  add("/v1/chat/completions", Endpoint::kChat);
   http.routes().Get("/v1/models", [&node](const httplib::Request&, httplib::Response& response) {
     response.set_content(ModelList(node.worker().info()), kJson);
   });

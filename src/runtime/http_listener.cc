@@ -12,7 +12,6 @@ namespace {
 constexpr int kReadSeconds = 10;
 constexpr int kWriteSeconds = 30;
 constexpr int kKeepAliveSeconds = 5;
-
 constexpr int kBacklog = 256;
 
 using Handled = httplib::Server::HandlerResponse;
@@ -52,6 +51,37 @@ void AfterError(const httplib::Request& request, httplib::Response& response) {
   if (response.status == 404) message = "there is no " + request.method + " " + request.path;
   if (response.status == 413) message = "the body is too large";
   response.set_content(FormatErrorBody(response.status, message), "application/json");
+}
+
+// httplib bounds a body by its stated length only, not one in chunks or what a compressed one
+// unpacks to; so every body is read here. What is beyond `limit` is dropped as it comes: a client
+// reads the answer after it has sent everything. False: the response's status says why.
+bool ReadBody(const httplib::Request& request, const httplib::ContentReader& read,
+              std::size_t limit, std::string& body, httplib::Response& response) {
+  if (request.is_multipart_form_data()) {
+    Refuse(response, 400, "the body is a form with parts");
+    return false;
+  }
+  std::size_t received = 0;
+  const bool whole = read([&](const char* data, std::size_t bytes) {
+    received += bytes;
+    if (received <= limit) body.append(data, bytes);
+    return true;
+  });
+  if (received > limit) response.status = 413;
+  return whole && received <= limit;
+}
+
+// For the methods that have a body and paths that have no route.
+void AddUnknownRoutes(httplib::Server& server) {
+  const auto unknown = [](const httplib::Request& request, httplib::Response& response,
+                          const httplib::ContentReader& read) {
+    std::string dropped;
+    ReadBody(request, read, 0, dropped, response);
+    if (response.body.empty()) response.status = 404;
+  };
+  constexpr char kAny[] = ".*";
+  server.Post(kAny, unknown).Put(kAny, unknown).Patch(kAny, unknown).Delete(kAny, unknown);
 }
 
 }  // namespace
@@ -96,10 +126,21 @@ Result<std::unique_ptr<HttpListener>> HttpListener::Bind(const HttpOptions& opti
   }
   static_cast<WideServer&>(server).WidenBacklog();
   listener->address_ = {options.address.host, static_cast<std::uint16_t>(port)};
+  listener->max_body_bytes_ = options.max_body_bytes;
   return listener;
 }
 
+void HttpListener::AddPost(const std::string& path, BodyHandler handler) {
+  server_->Post(path, [limit = max_body_bytes_, handler = std::move(handler)](
+                          const httplib::Request& request, httplib::Response& response,
+                          const httplib::ContentReader& read) {
+    std::string body;
+    if (ReadBody(request, read, limit, body, response)) handler(request, body, response);
+  });
+}
+
 void HttpListener::Start() {
+  AddUnknownRoutes(*server_);
   thread_ = std::thread([this] { server_->listen_after_bind(); });
   // stop() is lost on a server that does not run yet.
   while (!server_->is_running()) std::this_thread::yield();

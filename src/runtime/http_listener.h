@@ -1,8 +1,7 @@
 // An HTTP server with limits: bounded threads, queue and bodies, a bearer token, JSON errors.
 #pragma once
 
-#include <atomic>
-#include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -12,8 +11,10 @@
 #include "net/token.h"
 
 namespace httplib {
+struct Request;
+struct Response;
 class Server;
-}
+}  // namespace httplib
 
 namespace kvserve {
 
@@ -35,8 +36,13 @@ class HttpListener {
   HttpListener(const HttpListener&) = delete;
   HttpListener& operator=(const HttpListener&) = delete;
 
-  // Routes are added before Start.
+  // Routes are added before Start; those that take a body by AddPost.
   [[nodiscard]] httplib::Server& routes() { return *server_; }
+  // Reads the body of a POST, in whatever form it comes, and gives it to `handler`; 413 if it is
+  // longer than max_body_bytes.
+  using BodyHandler = std::function<void(const httplib::Request& request, const std::string& body,
+                                         httplib::Response& response)>;
+  void AddPost(const std::string& path, BodyHandler handler);
   void Start();
   [[nodiscard]] HostPort address() const { return address_; }
 
@@ -45,6 +51,7 @@ class HttpListener {
 
   std::unique_ptr<httplib::Server> server_;
   HostPort address_;
+  std::size_t max_body_bytes_ = 0;
   std::thread thread_;
 };
 

@@ -174,6 +174,38 @@ TEST(Http, ErrorsHaveTheirStatusAndShape) {
   EXPECT_EQ(large->status, 413);
 }
 
+// A body is bounded whether its length is stated, it comes in chunks, or it is compressed; and
+// none is too large below that, whatever a client calls it.
+TEST(Http, BodiesAreBoundedInEveryForm) {
+  HttpPair served;
+  const auto post = [&](std::size_t padding, const char* path, const char* type, bool chunks,
+                        bool compressed) {
+    const Json json = {
+        {"prompt", "ab"}, {"max_tokens", 1}, {"metadata", std::string(padding, 'x')}};
+    const std::string body = json.dump();
+    auto client = served.Client();
+    client.set_compress(compressed);
+    const auto provide = [&](std::size_t offset, httplib::DataSink& sink) {
+      const std::size_t part = std::min<std::size_t>(body.size() - offset, 1 << 16);
+      sink.write(body.data() + offset, part);
+      if (offset + part == body.size()) sink.done();
+      return true;
+    };
+    const auto response = chunks ? client.Post(path, provide, type) : client.Post(path, body, type);
+    return response ? response->status : 0;
+  };
+  for (const char* type : {"application/json", "application/x-www-form-urlencoded"}) {
+    for (const bool chunks : {false, true}) {
+      for (const bool compressed : {false, true}) {
+        const auto label = ::testing::Message() << type << " " << chunks << compressed;
+        EXPECT_EQ(post(20000, "/v1/completions", type, chunks, compressed), 200) << label;
+        EXPECT_EQ(post(8 << 20, "/v1/completions", type, chunks, compressed), 413) << label;
+        EXPECT_EQ(post(20000, "/v1/embeddings", type, chunks, compressed), 404) << label;
+      }
+    }
+  }
+}
+
 TEST(Http, ModelsHealthAndMetrics) {
   HttpPair served;
   served.Post({{"prompt", Prompt(50)}, {"max_tokens", 2}});
@@ -370,11 +402,13 @@ TEST(Http, AStoppingNodeEndsRequestsWithAnError) {
   options.decode_engine.context_tokens = options.prefill_engine.context_tokens = 1 << 20;
   HttpPair served(options);
   auto running = std::async(std::launch::async, [&] {
-    return served.Post({{"prompt", "ab"}, {"max_tokens", 1000000}}).first;
+    return served.Post({{"prompt", "ab"}, {"max_tokens", 1000000}});
   });
   EXPECT_TRUE(Eventually([&] { return served.pair.decode_worker.engine->decoded_tokens() > 3; }));
   served.pair.decode->Stop();
-  EXPECT_EQ(running.get(), 503);
+  const auto [status, body] = running.get();
+  EXPECT_EQ(status, 503);
+  EXPECT_EQ(body["error"]["message"], "the node is stopping");  // to a client that has not gone
 }
 
 }  // namespace
