@@ -3,13 +3,11 @@
 
 #include <algorithm>
 #include <cstring>
-#include <optional>
 #include <string_view>
 
 #include "base/byte_io.h"
 #include "base/try.h"
 #include "net/refusal.h"
-#include "net/wire_fields.h"
 
 namespace kvserve {
 namespace {

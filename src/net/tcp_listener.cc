@@ -5,7 +5,6 @@
 #include <asio/ip/address.hpp>
 #include <asio/ip/v6_only.hpp>
 #include <cerrno>
-#include <cmath>
 #include <string>
 #include <vector>
 

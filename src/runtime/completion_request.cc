@@ -1,8 +1,6 @@
 #include "runtime/completion_request.h"
 
 #include <algorithm>
-#include <array>
-#include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <random>
@@ -18,6 +16,8 @@ constexpr std::size_t kMaxDepth = 32;
 constexpr std::size_t kMaxStops = 16;
 constexpr std::size_t kMaxStopBytes = 1024;
 constexpr std::uint32_t kDefaultCompletionTokens = 16;
+// On average over a prompt; vocabularies have words of a few bytes and runs of blanks.
+constexpr std::size_t kMaxTokenBytes = 128;
 
 tl::unexpected<Error> Invalid(std::string_view field, std::string_view wanted) {
   return MakeError(ErrorCode::kInvalidArgument,
@@ -80,10 +80,22 @@ Result<std::vector<std::string>> Stops(const Json& value) {
   return stops;
 }
 
+// A text that cannot fit is refused unread: with many control words the tokenizer's time grows with
+// the square of its length, and nothing ends it early.
+Result<std::vector<Token>> Tokenize(std::string_view prompt, const Engine& text) {
+  const std::size_t context = text.info().context_tokens;
+  if (prompt.size() / kMaxTokenBytes >= context) {
+    return MakeError(ErrorCode::kInvalidArgument, "a prompt of " + std::to_string(prompt.size()) +
+                                                      " bytes does not fit a context of " +
+                                                      std::to_string(context) + " tokens");
+  }
+  return text.Tokenize(prompt, true, true);
+}
+
 Result<std::vector<Token>> PromptTokens(const Json& value, const Engine& text) {
   const Json& prompt =
       value.is_array() && value.size() == 1 && !value[0].is_number() ? value[0] : value;
-  if (prompt.is_string()) return text.Tokenize(prompt.get_ref<const std::string&>(), true, true);
+  if (prompt.is_string()) return Tokenize(prompt.get_ref<const std::string&>(), text);
   std::vector<Token> tokens;
   if (!prompt.is_array()) return Invalid("prompt", "one string or one array of token ids");
   for (const Json& token : prompt) {
@@ -122,7 +134,7 @@ Result<std::vector<Token>> ChatTokens(const Json& value, const Engine& text) {
     messages.push_back({message["role"].get<std::string>(), std::move(content)});
   }
   KVSERVE_ASSIGN(const std::string prompt, text.ChatPrompt(messages));
-  return text.Tokenize(prompt, true, true);
+  return Tokenize(prompt, text);
 }
 
 Status KvserveOptions(const Json& value, GenerateRequest& generate) {

@@ -1,11 +1,8 @@
 // The part of the OpenAI completion and chat requests that a decode node understands.
 #pragma once
 
-#include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "engine/engine.h"
 #include "runtime/decode_node.h"

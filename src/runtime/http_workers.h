@@ -3,7 +3,6 @@
 
 #include <httplib.h>
 
-#include <deque>
 #include <functional>
 #include <thread>
 #include <vector>

@@ -1,14 +1,11 @@
 // What operators watch, in Prometheus form.
 #pragma once
 
+#include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
-#include <vector>
-
-#include "kvserve/error.h"
 
 namespace kvserve {
 

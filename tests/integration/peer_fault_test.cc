@@ -8,7 +8,6 @@
 #include <mutex>
 #include <thread>
 
-#include "base/try.h"
 #include "net/messages.h"
 #include "pair.h"
 

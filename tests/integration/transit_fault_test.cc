@@ -2,7 +2,6 @@
 // set is never decoded from.
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <memory>
 #include <optional>
 

@@ -1,6 +1,5 @@
 #include "engine/testing/fake_engine.h"
 
-#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <limits>

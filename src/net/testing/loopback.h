@@ -13,7 +13,6 @@
 #include <memory>
 #include <random>
 #include <span>
-#include <string>
 #include <string_view>
 #include <thread>
 #include <utility>
