@@ -18,6 +18,9 @@ constexpr unsigned kMaxAttempts = 1000;  // names left behind by killed processe
 
 // The file that `path` names in the end, so that a rename replaces a link's target, not the link.
 Result<std::string> ResolveTarget(const std::string& path) {
+  if (path.empty()) {
+    return MakeError(ErrorCode::kInvalidArgument, "the name of the file to write is empty");
+  }
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) return path;
   if (!S_ISREG(status.st_mode)) {

@@ -133,6 +133,12 @@ TEST(Safetensors, RefusesWhatIsNotARegularFile) {
   EXPECT_EQ(OutputFile::Create(path.str()).error().code, ErrorCode::kInvalidArgument);
 }
 
+TEST(OutputFile, NeedsAName) {
+  const auto file = OutputFile::Create("");
+  ASSERT_FALSE(file);
+  EXPECT_EQ(file.error().code, ErrorCode::kInvalidArgument);
+}
+
 TEST(OutputFile, AppearsOnlyWhenCommitted) {
   const TemporaryPath path("out");
   const std::byte bytes[3] = {};

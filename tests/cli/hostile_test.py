@@ -143,6 +143,7 @@ class HostileTest(cli_case.CliCase):
         self.refuse(2, "encode", "--profile", "none", self.kv, "-o", "no/such/x.kvs", says="no/such")
         self.refuse(2, "encode", "--profile", "none", self.kv, "-o", self.folder, says="regular file")
         self.refuse(2, "encode", "--profile", "none", self.kv, "-o", "/dev/null", says="/dev/null")
+        self.refuse(2, "encode", "--profile", "none", self.kv, "-o", "", says="empty")
         for command in (["decode", "missing", "-o", "x"], ["inspect", "missing"],
                         ["compare", "missing", self.kv], ["compare", self.kv, "missing"]):
             self.refuse(3, *command, says="missing")

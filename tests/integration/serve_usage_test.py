@@ -33,6 +33,12 @@ CASES = {
     "unknown cache type": (
         [*PREFILL, "--listen", "127.0.0.1:0", "--cache-dtype", "float12"], "float12"),
     "no threads": ([*PREFILL, "--listen", "127.0.0.1:0", "--threads", "0"], "--threads"),
+    "a rate that is no number": (
+        [*PREFILL, "--listen", "127.0.0.1:0", "--pace-mbps", "nan"], "--pace-mbps"),
+    "a deadline that is no number": (
+        [*DECODE, "--http", "127.0.0.1:0", "--deadline-s", "nan"], "--deadline-s"),
+    "a stall time that is no number": (
+        [*DECODE, "--http", "127.0.0.1:0", "--stall-s", "-nan"], "--stall-s"),
     "unknown option": ([*PREFILL, "--listen", "127.0.0.1:0", "--fast"], "--fast"),
 }
 

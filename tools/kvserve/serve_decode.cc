@@ -124,12 +124,12 @@ void AddServeDecode(CLI::App& serve, Invocation& invocation) {
                       "File with the shared token: for the prefill node, and as bearer token of an "
                       "--http address beyond loopback");
   command->add_option("--deadline-s", arguments->deadline_s, "Seconds a request may take")
-      ->check(CLI::Range(0.1, 86400.0))
+      ->check(NumberWithin(0.1, 86400.0))
       ->capture_default_str();
   command
       ->add_option("--stall-s", arguments->stall_s,
                    "A transfer without a byte for so many seconds has failed")
-      ->check(CLI::Range(0.1, 3600.0))
+      ->check(NumberWithin(0.1, 3600.0))
       ->capture_default_str();
   command
       ->add_option("--max-waiting", arguments->max_waiting,

@@ -1,5 +1,6 @@
 #include "serve_options.h"
 
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 
@@ -8,6 +9,16 @@
 #include "engine/llama/process.h"
 
 namespace kvserve::tool {
+
+CLI::Validator NumberWithin(double low, double high) {
+  CLI::Validator range = CLI::Range(low, high);
+  const auto check = [range](const std::string& text) {
+    double value = 0;
+    if (CLI::detail::lexical_cast(text, value) && std::isnan(value)) return text + " is no number";
+    return range(text);
+  };
+  return CLI::Validator(check, range.get_description());
+}
 
 void AddEngineOptions(CLI::App& command, EngineArguments& arguments) {
   command.add_option("--model", arguments.model, "Model in GGUF form")->required();

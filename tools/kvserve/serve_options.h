@@ -22,6 +22,9 @@ struct EngineArguments {
   std::uint32_t chunk_tokens = 256;
   int threads = 2;
 };
+// As CLI::Range, which lets NaN pass.
+[[nodiscard]] CLI::Validator NumberWithin(double low, double high);
+
 void AddEngineOptions(CLI::App& command, EngineArguments& arguments);
 
 // Checks what can be checked without loading anything: kInvalidArgument, kBadInput.

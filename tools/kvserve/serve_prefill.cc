@@ -71,7 +71,7 @@ void AddServePrefill(CLI::App& serve, Invocation& invocation) {
   command
       ->add_option("--pace-mbps", arguments->pace_mbps,
                    "Send at most this many Mbit/s, all connections together; 0: no limit")
-      ->check(CLI::Range(0.0, 1e6))
+      ->check(NumberWithin(0.0, 1e6))
       ->capture_default_str();
   command
       ->add_option("--max-connections", arguments->max_connections,
