@@ -95,5 +95,28 @@ TEST(CompletionRequest, RefusesDeepNestingBeforeParsingIt) {
   EXPECT_TRUE(Parse(R"({"prompt":"[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[\"[[[["})"));
 }
 
+// Whether a prompt of tokens fits is the node's to say; what cannot fit is refused here, unread.
+TEST(CompletionRequest, ATextThatCannotFitIsNotTokenized) {
+  const testing::FakeEngine engine({.context_tokens = 16});
+  const std::string longest(std::size_t{16} * 128 - 1, 'x');
+  for (const bool chat : {false, true}) {
+    const auto parse = [&](const std::string& text) {
+      return chat ? ParseCompletionRequest(
+                        Endpoint::kChat,
+                        R"({"messages":[{"role":"user","content":")" + text + R"("}]})", engine)
+                  : ParseCompletionRequest(Endpoint::kCompletions,
+                                           R"({"prompt":")" + text + R"("})", engine);
+    };
+    const auto request = parse(longest + "x");
+    ASSERT_FALSE(request);
+    EXPECT_EQ(request.error().code, ErrorCode::kInvalidArgument);
+    EXPECT_NE(request.error().message.find("does not fit a context of 16 tokens"),
+              std::string::npos)
+        << request.error().message;
+    EXPECT_EQ(parse(longest).has_value(), !chat);  // a template adds to the text
+    EXPECT_TRUE(parse("short"));
+  }
+}
+
 }  // namespace
 }  // namespace kvserve
