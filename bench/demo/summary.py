@@ -9,12 +9,13 @@ GOAL_LOSSLESS = {"bf16": 0.75, "f16": 0.92}
 
 
 def print_table(result: dict) -> None:
-    print(f"\n{'model':<14}{'link':>13}  {'policy':<50}{'n':>3}{'TTFT s':>8}{'JCT s':>8}"
+    width = max(len(r["policy"]) for r in result["rows"])
+    print(f"\n{'model':<14}{'link':>13}  {'policy':<{width}}{'n':>4}{'TTFT s':>8}{'JCT s':>8}"
           f"{'cost':>7}{'ratio':>7}{'wire MB':>9}{'KL':>9}{'tokens':>8}")
     for r in result["rows"]:
         cost = results.cost_ratio(result, r)
         share = r["token_agreement"]
-        print(f"{r['model']:<14}{plan.link_name(r['link_mbps']):>13}  {r['policy']:<50}{r['n']:>3}"
+        print(f"{r['model']:<14}{plan.link_name(r['link_mbps']):>13}  {r['policy']:<{width}}{r['n']:>4}"
               f"{r['ttft_ms'] / 1e3:>8.2f}{r['jct_ms'] / 1e3:>8.2f}"
               f"{'' if cost is None else f'{cost:.2f}':>7}{r['compression_ratio']:>7.2f}"
               f"{r['wire_bytes'] / 1e6:>9.2f}{r['kl']:>9.5f}"
