@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <functional>
+#include <cmath>
 #include <limits>
 
 #include "net/testing/allocation_watch.h"
