@@ -36,6 +36,18 @@ class File {
   const int descriptor_;
 };
 
+Result<Mac> Hmac(const void* key, std::size_t key_bytes, std::span<const std::byte> message) {
+  Mac mac;
+  unsigned int size = 0;
+  const auto* bytes = reinterpret_cast<const unsigned char*>(message.data());
+  const auto* done = ::HMAC(::EVP_sha256(), key, static_cast<int>(key_bytes), bytes, message.size(),
+                            reinterpret_cast<unsigned char*>(mac.data()), &size);
+  if (done == nullptr || size != mac.size()) {
+    return MakeError(ErrorCode::kInternal, "HMAC-SHA256 failed");
+  }
+  return mac;
+}
+
 }  // namespace
 
 class AuthToken::Secret {
@@ -83,15 +95,15 @@ Result<AuthToken> AuthToken::FromFile(const std::string& path) {
 
 Result<Mac> AuthToken::Sign(std::span<const std::byte> message) const {
   if (secret_ == nullptr) return MakeError(ErrorCode::kInternal, "no token to sign with");
-  Mac mac;
-  unsigned int size = 0;
-  const auto* bytes = reinterpret_cast<const unsigned char*>(message.data());
-  const auto* done = ::HMAC(::EVP_sha256(), secret_->bytes, static_cast<int>(secret_->size), bytes,
-                            message.size(), reinterpret_cast<unsigned char*>(mac.data()), &size);
-  if (done == nullptr || size != mac.size()) {
-    return MakeError(ErrorCode::kInternal, "HMAC-SHA256 failed");
-  }
-  return mac;
+  return Hmac(secret_->bytes, secret_->size, message);
+}
+
+bool AuthToken::Is(std::string_view text) const {
+  Mac nonce;  // a fresh message, so that the digests of two texts cannot be compared
+  if (!FillRandom(nonce)) return false;
+  const auto expected = Sign(nonce);
+  const auto actual = Hmac(text.data(), text.size(), nonce);
+  return expected && actual && EqualMacs(*expected, *actual);
 }
 
 bool EqualMacs(const Mac& a, const Mac& b) {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "kvserve/error.h"
 
@@ -26,6 +27,10 @@ class AuthToken {
 
   // kInternal if the cryptographic library fails or the token is empty.
   [[nodiscard]] Result<Mac> Sign(std::span<const std::byte> message) const;
+
+  // Whether `text` is the token; false without one. Compares keyed digests, so that the time tells
+  // nothing of the token.
+  [[nodiscard]] bool Is(std::string_view text) const;
 
  private:
   class Secret;

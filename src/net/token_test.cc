@@ -104,6 +104,15 @@ TEST_F(TokenFile, NoTokenCannotSign) {
   EXPECT_FALSE(EqualMacs(copy.Sign(AsBytes("m")).value(), token.Sign(AsBytes("n")).value()));
 }
 
+TEST_F(TokenFile, IsEqualToItsOwnTextOnly) {
+  const auto token = AuthToken::FromFile(Write("s3cr3t\n")).value();
+  EXPECT_TRUE(token.Is("s3cr3t"));
+  for (const char* other : {"", "s3cr3", "s3cr3t\n", "s3cr3t2", "S3cr3t"}) {
+    EXPECT_FALSE(token.Is(other)) << other;
+  }
+  EXPECT_FALSE(AuthToken().Is(""));
+}
+
 TEST(Random, DiffersEachTime) {
   std::array<std::byte, 16> a{};
   std::array<std::byte, 16> b{};

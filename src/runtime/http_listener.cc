@@ -2,8 +2,10 @@
 
 #include <httplib.h>
 
+#include <cerrno>
+#include <cstring>
+
 #include "runtime/completion_format.h"
-#include "runtime/http_authorization.h"
 #include "runtime/http_workers.h"
 
 namespace kvserve {
@@ -29,6 +31,12 @@ Handled Refuse(httplib::Response& response, int status, const char* message) {
   return Handled::Handled;
 }
 
+bool IsAuthorized(const AuthToken& token, const httplib::Request& request) {
+  constexpr std::string_view kScheme = "Bearer ";
+  const std::string header = request.get_header_value("Authorization");
+  return header.starts_with(kScheme) && token.Is(std::string_view(header).substr(kScheme.size()));
+}
+
 // Runs before the body is read.
 Handled BeforeRouting(const AuthToken& token, const httplib::Request& request,
                       httplib::Response& response) {
@@ -36,8 +44,7 @@ Handled BeforeRouting(const AuthToken& token, const httplib::Request& request,
     response.set_header("Retry-After", "1");
     return Refuse(response, 503, "too many connections");
   }
-  if (!token.empty() && request.path != "/healthz" &&
-      !IsAuthorized(token, request.get_header_value("Authorization"))) {
+  if (!token.empty() && request.path != "/healthz" && !IsAuthorized(token, request)) {
     response.set_header("WWW-Authenticate", "Bearer");
     return Refuse(response, 401, "a valid bearer token is required");
   }
@@ -118,11 +125,13 @@ Result<std::unique_ptr<HttpListener>> HttpListener::Bind(const HttpOptions& opti
     setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
   });
   int port = options.address.port;
+  errno = 0;  // httplib does not say why it failed
   const bool bound = port == 0 ? (port = server.bind_to_any_port(options.address.host)) > 0
                                : server.bind_to_port(options.address.host, port);
   if (!bound) {
     return MakeError(ErrorCode::kUnavailable,
-                     "cannot listen for HTTP on " + options.address.text());
+                     "cannot listen for HTTP on " + options.address.text() + ": " +
+                         (errno != 0 ? std::strerror(errno) : "no such address"));
   }
   static_cast<WideServer&>(server).WidenBacklog();
   listener->address_ = {options.address.host, static_cast<std::uint16_t>(port)};

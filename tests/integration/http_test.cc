@@ -280,7 +280,7 @@ TEST(Http, ADisconnectStopsThePrefillNode) {
   EXPECT_TRUE(Eventually([&] { return chunks == 3; }));
   close(socket);
   EXPECT_TRUE(Eventually([&] { return served.pair.decode_worker.engine->open_sequences() == 0; }));
-  // The decode node has closed the connection; wait until the prefill node has seen it.
+  // The decode node has given up and closed its connection; the prefill node has yet to see that.
   EXPECT_TRUE(Eventually([&] {
     return served.pair.decode->metrics().Expose().find("outcome=\"cancelled\"") !=
            std::string::npos;
@@ -343,6 +343,17 @@ TEST(Http, BeyondLoopbackATokenIsAskedForEverywhereButHealth) {
   const auto allowed = client.Get("/metrics", {{"Authorization", "Bearer s3cret"}});
   EXPECT_EQ(allowed->status, 200);
   EXPECT_EQ(allowed->body.find("s3cret"), std::string::npos);
+}
+
+TEST(Http, APortInUseIsNamedWithTheReason) {
+  const HttpPair served;
+  HttpOptions options;
+  options.address = served.http->address();
+  const auto second = HttpListener::Bind(options);
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error().code, ErrorCode::kUnavailable);
+  EXPECT_NE(second.error().message.find(options.address.text()), std::string::npos);
+  EXPECT_NE(second.error().message.find("in use"), std::string::npos) << second.error().message;
 }
 
 TEST(Http, RequestsBeyondTheLineGet503WithRetryAfter) {
