@@ -57,13 +57,13 @@ class Handshake {
   const Hello& local_;
   const AuthToken& token_;
   const Deadline deadline_;
+  Bytes hello_;  // `local`, encoded
   Bytes client_greeting_;
   Bytes server_greeting_;
 };
 
 Result<Agreement> Handshake::Run() {
-  Bytes hello;  // a node that cannot introduce itself should not begin
-  KVSERVE_TRY(EncodeHello(local_, hello));
+  KVSERVE_TRY(EncodeHello(local_, hello_));  // a node that cannot introduce itself does not begin
   KVSERVE_TRY(ExchangeGreetings());
   if (!token_.empty()) KVSERVE_TRY(ExchangeProofs());
   KVSERVE_ASSIGN(const Hello peer, ExchangeHellos());
@@ -181,16 +181,14 @@ Status Handshake::ReceiveProof() {
 // ---- hellos ------------------------------------------------------------------------------------
 
 Result<Hello> Handshake::ExchangeHellos() {
-  Bytes payload;
-  KVSERVE_TRY(EncodeHello(local_, payload));
   if (side_ == Side::kClient) {
-    KVSERVE_TRY(connection_.Send(MessageType::kHello, 0, 0, payload, deadline_));
+    KVSERVE_TRY(connection_.Send(MessageType::kHello, 0, 0, hello_, deadline_));
   }
   KVSERVE_ASSIGN(const Bytes bytes, ReceiveType(MessageType::kHello, kMaxHelloBytes));
   KVSERVE_ASSIGN(Hello peer, DecodeHello(bytes));
   if (const auto conflict = FindConflict(local_, peer)) return Refuse(*conflict);
   if (side_ == Side::kServer) {
-    KVSERVE_TRY(connection_.Send(MessageType::kHello, 0, 0, payload, deadline_));
+    KVSERVE_TRY(connection_.Send(MessageType::kHello, 0, 0, hello_, deadline_));
   }
   return peer;
 }

@@ -48,17 +48,4 @@ class Listener {
                                                           Deadline deadline,
                                                           const CancelSignal* cancel = nullptr);
 
-// At most `attempts` (1 or more) tries, with pauses of first_backoff_s, doubled up to
-// max_backoff_s.
-struct RetryPolicy {
-  int attempts = 4;
-  double first_backoff_s = 0.05;
-  double max_backoff_s = 2.0;
-};
-
-// Retries kUnavailable only. The error of the last attempt, with the number of attempts made.
-[[nodiscard]] Result<std::unique_ptr<Connection>> ConnectWithRetries(
-    const HostPort& address, const RetryPolicy& policy, Deadline deadline,
-    const CancelSignal* cancel = nullptr);
-
 }  // namespace kvserve

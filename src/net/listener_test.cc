@@ -170,43 +170,5 @@ TEST(Connect, FullQueueEndsAtTheDeadline) {
   ::close(descriptor);
 }
 
-TEST(ConnectWithRetries, GivesUpAfterTheAttemptsWithoutSpinning) {
-  const RetryPolicy policy{5, 0.02, 0.05};
-  const auto started = Clock::now();
-  const double cpu_before = ThreadCpuSeconds();
-  const auto connection = ConnectWithRetries(ClosedPort(), policy, Patience());
-  ASSERT_FALSE(connection.has_value());
-  EXPECT_EQ(connection.error().code, ErrorCode::kUnavailable);
-  EXPECT_NE(connection.error().message.find("5 of 5 attempts"), std::string::npos);
-  EXPECT_GE(SecondsSince(started), 0.02 + 0.04 + 0.05 + 0.05);
-  EXPECT_LT(ThreadCpuSeconds() - cpu_before, 0.1);
-}
-
-TEST(ConnectWithRetries, DoesNotWaitPastTheDeadline) {
-  const auto connection = ConnectWithRetries(ClosedPort(), {1000, 10.0, 10.0}, After(5));
-  ASSERT_FALSE(connection.has_value());
-  EXPECT_NE(connection.error().message.find("1 of 1000 attempts"), std::string::npos);
-}
-
-TEST(ConnectWithRetries, FindsAPeerThatComesUpLater) {
-  const HostPort address = ClosedPort();
-  std::unique_ptr<Listener> late;
-  Background starter([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(30));  // it starts late
-    late = Listener::Bind(address, AuthToken()).value();
-  });
-  const auto connection = ConnectWithRetries(address, {1000, 0.01, 0.05}, Patience());
-  EXPECT_TRUE(connection.has_value());
-  starter.Join();
-}
-
-TEST(ConnectWithRetries, PauseCanBeCancelled) {
-  CancelSignal cancel;
-  const Background canceller([&] { cancel.Cancel(); });
-  const auto connection =
-      ConnectWithRetries(ClosedPort(), {1000, 50.0, 50.0}, After(3600), &cancel);
-  EXPECT_EQ(connection.error().code, ErrorCode::kCancelled);
-}
-
 }  // namespace
 }  // namespace kvserve

@@ -2,9 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <functional>
-#include <cmath>
 #include <limits>
 
 #include "net/testing/allocation_watch.h"

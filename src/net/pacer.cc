@@ -18,24 +18,10 @@ Pacer::Pacer(double bytes_per_s, std::size_t burst_bytes)
 // The bucket as one time (the "virtual scheduling" form of a token bucket): it is full when
 // drained_ <= now, and bytes may go once what is reserved exceeds now by no more than the burst.
 Clock::time_point Pacer::Reserve(std::size_t bytes, Clock::time_point now) {
-  const std::lock_guard lock(mutex_);
   if (!(bytes_per_s_ > 0)) return now;
+  const std::lock_guard lock(mutex_);
   drained_ = std::max(drained_, now) + Seconds(static_cast<double>(bytes) / bytes_per_s_);
   return drained_ - Seconds(burst_bytes_ / bytes_per_s_);
-}
-
-void Pacer::SetRate(double bytes_per_s, Clock::time_point now) {
-  const std::lock_guard lock(mutex_);
-  if (drained_ > now && bytes_per_s > 0 && bytes_per_s_ > 0) {
-    const std::chrono::duration<double> debt = drained_ - now;
-    drained_ = now + Seconds(debt.count() * bytes_per_s_ / bytes_per_s);
-  }
-  bytes_per_s_ = bytes_per_s;
-}
-
-double Pacer::bytes_per_s() const {
-  const std::lock_guard lock(mutex_);
-  return bytes_per_s_;
 }
 
 }  // namespace kvserve

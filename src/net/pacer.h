@@ -20,14 +20,10 @@ class Pacer {
   // when the bucket holds them). Calls are served in order.
   [[nodiscard]] Clock::time_point Reserve(std::size_t bytes, Clock::time_point now);
 
-  // Applies to bytes not yet reserved; an existing debt is stretched or shortened accordingly.
-  void SetRate(double bytes_per_s, Clock::time_point now = Clock::now());
-  [[nodiscard]] double bytes_per_s() const;
-
  private:
-  mutable std::mutex mutex_;
-  double bytes_per_s_;
+  const double bytes_per_s_;
   const double burst_bytes_;
+  std::mutex mutex_;
   Clock::time_point drained_;  // when the bytes reserved so far would have left at the bare rate
 };
 

@@ -37,15 +37,6 @@ TEST(Pacer, LongRunMatchesTheRate) {
   EXPECT_NEAR(Seconds(now - start), expected, 1e-3);
 }
 
-TEST(Pacer, NewRateRescalesTheDebt) {
-  Pacer pacer(1000, 0);
-  const auto now = Clock::now();
-  EXPECT_NEAR(Seconds(pacer.Reserve(1000, now) - now), 1.0, 1e-6);
-  pacer.SetRate(4000, now);
-  EXPECT_EQ(pacer.bytes_per_s(), 4000);
-  EXPECT_NEAR(Seconds(pacer.Reserve(1000, now) - now), 0.5, 1e-6);
-}
-
 TEST(Pacer, NoRateMeansNoLimit) {
   Pacer pacer(0);
   const auto now = Clock::now();

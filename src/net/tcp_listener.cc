@@ -164,23 +164,4 @@ Result<std::unique_ptr<Connection>> Connect(const HostPort& address, Deadline de
   return tl::unexpected<Error>(std::move(last));
 }
 
-Result<std::unique_ptr<Connection>> ConnectWithRetries(const HostPort& address,
-                                                       const RetryPolicy& policy, Deadline deadline,
-                                                       const CancelSignal* cancel) {
-  double pause_s = std::max(policy.first_backoff_s, 0.001);
-  for (int attempt = 1;; ++attempt) {
-    auto connection = Connect(address, deadline, cancel);
-    if (connection || connection.error().code != ErrorCode::kUnavailable) return connection;
-    const Deadline next = After(pause_s);
-    if (attempt >= policy.attempts || next >= deadline) {
-      Error error = std::move(connection).error();
-      error.message += " (" + std::to_string(attempt) + " of " +
-                       std::to_string(std::max(policy.attempts, 1)) + " attempts)";
-      return tl::unexpected<Error>(std::move(error));
-    }
-    KVSERVE_TRY(WaitUntil(next, cancel));
-    pause_s = std::min(2 * pause_s, policy.max_backoff_s);
-  }
-}
-
 }  // namespace kvserve

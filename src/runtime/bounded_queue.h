@@ -44,7 +44,7 @@ class BoundedQueue {
     const std::lock_guard lock(mutex_);
     return TakeLocked();
   }
-  // As Pop, but gives up after `wait`: empty and `closed()` still false.
+  // As Pop, but gives up after `wait`: empty and `drained()` still false.
   [[nodiscard]] std::optional<T> PopFor(std::chrono::milliseconds wait) {
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, wait, [&] { return closed_ || !items_.empty(); });

@@ -1,4 +1,4 @@
-// KvBuffers that are used again, with a limit on how many exist.
+// KvBuffers that are used again, with a limit on how many lie unused.
 #pragma once
 
 #include <atomic>
@@ -20,7 +20,7 @@ class BufferPool {
   using Lease = std::unique_ptr<KvBuffer, Return>;
 
   // Keeps up to `idle_limit` unused buffers; how many are out at once is bounded by the queues of
-  // the requests (at most three each) times the engine's sequences.
+  // the requests (at most three each).
   explicit BufferPool(std::size_t idle_limit) : idle_limit_(idle_limit) {}
 
   [[nodiscard]] Lease Acquire();

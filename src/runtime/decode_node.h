@@ -87,7 +87,6 @@ class DecodeNode {
   [[nodiscard]] const EngineWorker& worker() const { return worker_; }
   [[nodiscard]] NodeMetrics& metrics() { return metrics_; }
   [[nodiscard]] int buffers_in_use() const { return buffers_.in_use(); }
-  [[nodiscard]] const DecodeNodeOptions& options() const { return options_; }
 
  private:
   DecodeNode(EngineWorker& worker, const DecodeNodeOptions& options);

@@ -31,7 +31,8 @@ struct PrefillNodeOptions {
 
 // Each connection has one thread that reads; a request adds one that computes, one that encodes and
 // one that sends, with short queues between them: a peer that reads slowly stops its own request
-// and no other. Memory: at most three chunks and two frames per sequence.
+// and no other. Memory: at most three chunks and three frames per connection, since a request gives
+// its sequence back before the link has taken its last chunks.
 class PrefillNode {
  public:
   // `worker` outlives the node. Errors are the listener's.
