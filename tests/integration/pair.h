@@ -34,7 +34,6 @@ struct PairOptions {
 
 class Pair {
  public:
-  // `through`: where the decode node connects instead of to the prefill node (a proxy).
   explicit Pair(PairOptions options = {});
   void StartPrefill();
   void StopPrefill() { prefill.reset(); }

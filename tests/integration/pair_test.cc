@@ -1,6 +1,7 @@
 // A pair of nodes whose peers behave: what arrives is what one process would have computed.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <thread>
 
 #include "pair.h"

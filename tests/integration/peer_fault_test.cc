@@ -232,7 +232,6 @@ TEST(PeerFault, FiftyConnectionsOfJunkDoNotDisturb) {
                               std::string("\x80\x04\x95", 3) + std::string(4000, 'p'),
                               std::string(1, '\0'), ""};
   std::vector<std::thread> threads;
-  std::atomic<int> done{0};
   for (int i = 0; i < 50; ++i) {
     threads.emplace_back([&, i] {
       auto connection = Connect(address, After(5.0));
@@ -244,7 +243,6 @@ TEST(PeerFault, FiftyConnectionsOfJunkDoNotDisturb) {
                    After(1.0));
         if (i % 3 != 0) (*connection)->Finish(After(0.2));
       }
-      ++done;
     });
   }
   for (unsigned i = 0; i < 10; ++i) {
