@@ -6,22 +6,42 @@
 #include <cstring>
 
 #include "runtime/completion_format.h"
+#include "runtime/http_stream.h"
 #include "runtime/http_workers.h"
 
 namespace kvserve {
 namespace {
 
-constexpr int kReadSeconds = 10;
-constexpr int kWriteSeconds = 30;
-constexpr int kKeepAliveSeconds = 5;
+constexpr double kKeepAliveSeconds = 5.0;
 constexpr int kBacklog = 256;
 
 using Handled = httplib::Server::HandlerResponse;
 
-// httplib listens with a backlog of 5: beyond it a client's connect is repeated after a second.
+// httplib listens with a backlog of 5: beyond it a client's connect is repeated after a second. And
+// it knows no limits for a request's head.
 class WideServer final : public httplib::Server {
  public:
   void WidenBacklog() { ::listen(svr_sock_, kBacklog); }
+  void SetLimits(const HttpStreamLimits& limits) { limits_ = limits; }
+
+ private:
+  bool process_and_close_socket(socket_t socket) override {
+    HttpStream stream(socket, limits_);
+    bool good = true;
+    bool closed = false;
+    for (std::size_t left = keep_alive_max_count_; left > 0 && good && !closed; --left) {
+      if (svr_sock_ == INVALID_SOCKET || !stream.BeginHead(kKeepAliveSeconds)) break;
+      good = process_request(stream, left == 1, closed, [&](httplib::Request& request) {
+        request.ranges.clear();  // a thousand ranges of one answer would be a thousand answers
+        stream.BeginBody();
+      });
+    }
+    ::shutdown(socket, SHUT_RDWR);
+    ::close(socket);
+    return good;
+  }
+
+  HttpStreamLimits limits_;
 };
 
 Handled Refuse(httplib::Response& response, int status, const char* message) {
@@ -106,9 +126,6 @@ Result<std::unique_ptr<HttpListener>> HttpListener::Bind(const HttpOptions& opti
     return new HttpWorkers(threads, queue);  // httplib deletes it
   };
   server.set_payload_max_length(options.max_body_bytes);
-  server.set_read_timeout(kReadSeconds);
-  server.set_write_timeout(kWriteSeconds);
-  server.set_keep_alive_timeout(kKeepAliveSeconds);
   server.set_tcp_nodelay(true);
   server.set_pre_routing_handler(
       [token = options.token](const httplib::Request& request, httplib::Response& response) {
@@ -133,6 +150,7 @@ Result<std::unique_ptr<HttpListener>> HttpListener::Bind(const HttpOptions& opti
                      "cannot listen for HTTP on " + options.address.text() + ": " +
                          (errno != 0 ? std::strerror(errno) : "no such address"));
   }
+  static_cast<WideServer&>(server).SetLimits({.head_s = options.head_s});
   static_cast<WideServer&>(server).WidenBacklog();
   listener->address_ = {options.address.host, static_cast<std::uint16_t>(port)};
   listener->max_body_bytes_ = options.max_body_bytes;

@@ -24,6 +24,7 @@ struct HttpOptions {
   std::size_t threads = 32;               // connections served at the same time
   std::size_t queue = 64;                 // connections waiting; beyond them: 503 with Retry-After
   std::size_t max_body_bytes = 4U << 20;  // 413 above
+  double head_s = 10.0;                   // for a request's line and headers, from its first byte
 };
 
 class HttpListener {
