@@ -49,19 +49,18 @@ class Session {
         if (active_->FinishesWithin({})) EndActive({});
       }
       const Status received = connection_.Receive(After(kPollSeconds), kMaxControlBytes, message);
-      if (received) {
-        if (!Handle(message)) return;
-      } else if (received.error().code != ErrorCode::kDeadlineExceeded ||
-                 SecondsSince(idle_since) > options_.idle_s) {
-        // Wakes a sender that is blocked on a peer which no longer reads.
-        connection_.Cancel();
-        return;
-      }
+      const bool waiting = !received && received.error().code == ErrorCode::kDeadlineExceeded &&
+                           SecondsSince(idle_since) <= options_.idle_s;
+      if (waiting || (received && Handle(message))) continue;
+      // Wakes a sender that is blocked on a peer which no longer reads.
+      connection_.Cancel();
+      return;
     }
     EndActive({ErrorCode::kCancelled, "the prefill node is stopping"});
   }
 
  private:
+  // An error ends the connection.
   [[nodiscard]] Status Handle(const Message& message) {
     switch (message.type) {
       case MessageType::kPrefillRequest: return Begin(message);
@@ -74,7 +73,6 @@ class Session {
 
   [[nodiscard]] Status Begin(const Message& message) {
     if (active_ && !active_->FinishesWithin(kTurnaround)) {
-      connection_.Cancel();
       return MakeError(ErrorCode::kMismatch, "a second request while one is running");
     }
     EndActive({});
@@ -97,7 +95,6 @@ class Session {
     KVSERVE_ASSIGN(const Abort abort, DecodeAbort(message.payload));
     if (!active_ || active_->transfer_id != message.transfer_id) return {};
     active_->scope.Fail({ErrorCode::kCancelled, "cancelled by the decode node: " + abort.message});
-    connection_.Cancel();
     return MakeError(ErrorCode::kCancelled, "cancelled by the decode node");
   }
 

@@ -7,6 +7,7 @@
 #include <future>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "net/messages.h"
 #include "pair.h"
@@ -223,6 +224,26 @@ TEST(PeerFault, APeerThatHasGoneStopsItsPrefill) {
     EXPECT_TRUE(Eventually([&] { return pair.prefill_worker.engine->open_sequences() == 0; }));
     EXPECT_LT(pair.prefill_worker.engine->prefilled_tokens() - before, 60000);
   }
+}
+
+// One that does not read holds up the sender; that must not keep the connection of a peer which
+// breaks the protocol.
+TEST(PeerFault, APeerThatDoesNotReadAndMisbehavesIsCutOff) {
+  PairOptions options;
+  options.prefill_engine.context_tokens = 1 << 16;
+  Pair pair(options);
+  const auto peer = Dial(pair);
+  Ask(*peer, 60000);  // beyond what the kernel's buffers take
+  int seen = -1;
+  int unchanged = 0;
+  EXPECT_TRUE(Eventually([&] {
+    const int before = std::exchange(seen, pair.prefill_worker.engine->prefilled_tokens());
+    unchanged = seen > 0 && seen == before ? unchanged + 1 : 0;
+    return unchanged > 200;  // the sender is blocked, and with it all before it
+  }));
+  EXPECT_LT(seen, 60000);
+  ASSERT_TRUE(peer->Send(MessageType::kPong, 1, 0, {}, After(5.0)));
+  EXPECT_TRUE(Eventually([&] { return pair.prefill->connections() == 0; }));
 }
 
 TEST(PeerFault, FiftyConnectionsOfJunkDoNotDisturb) {
