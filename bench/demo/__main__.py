@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 from demo import plan, quality, report, results, summary
+from demo.client import RequestFailed
 from demo.link import make_link
 from demo.measure import ModelRun, Runner
 
@@ -81,18 +82,19 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     started = time.time()
     about = facts(options.kvserve)
-    link = make_link(options.loopback)
-    runs = []
     cautions = busy_machine()
     for caution in cautions:
         print(f"WARNING: {caution}")
+    runs = []
+    link = make_link(options.loopback)
     try:
         for name, model in the_plan.models.items():
             runs.append(measure_model(name, model, link, options, the_plan))
     finally:
         link.close()
     result = results.document(runs, {
-        **about, "link": link.describe, "warnings": cautions, "date": time.strftime("%Y-%m-%d", time.gmtime(started)),
+        **about, "link": link.describe, "warnings": cautions,
+        "date": time.strftime("%Y-%m-%d", time.gmtime(started)),
         "seconds": round(time.time() - started)})
     summary.print_table(result)
     summary.print_checks(result)
@@ -105,3 +107,5 @@ if __name__ == "__main__":
         sys.exit(main())
     except KeyboardInterrupt:
         sys.exit(130)
+    except RequestFailed as error:
+        sys.exit(f"a request of the demo failed: {error}")

@@ -56,14 +56,18 @@ class Client:
         return json.loads(self._call("GET", "/v1/models", None, 10)[1])
 
     def complete(self, prompt: list[int], profile: str | None, max_tokens: int) -> Answer:
-        """Greedy completion of a prompt given as token ids, with the profile pinned."""
+        """Greedy completion of a prompt given as token ids, with the profile pinned. RequestFailed
+        says what the node answered instead, or how the connection ended."""
         request = {"prompt": prompt, "max_tokens": max_tokens, "temperature": 0,
                    "ignore_eos": True, "return_token_ids": True}
         if profile is not None:
             request["kvserve"] = {"profile": profile}
         started = time.monotonic()
-        status, body = self._call("POST", "/v1/completions", json.dumps(request).encode(),
-                                  REQUEST_SECONDS)
+        try:
+            status, body = self._call("POST", "/v1/completions", json.dumps(request).encode(),
+                                      REQUEST_SECONDS)
+        except (OSError, http.client.HTTPException) as error:
+            raise RequestFailed(f"{type(error).__name__}: {error}") from error
         jct_ms = (time.monotonic() - started) * 1e3
         if status != 200:
             raise RequestFailed(f"HTTP {status}: {body[:300].decode(errors='replace')}")

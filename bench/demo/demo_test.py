@@ -1,10 +1,12 @@
 """The demo's arithmetic: recommendation, means, costs, pairs, names."""
 
 import math
+import socket
+import threading
 import unittest
 
 from demo import choice, plan, quality, report, results, summary
-from demo.client import STAGES, Answer, parse
+from demo.client import STAGES, Answer, Client, RequestFailed, parse
 from demo.measure import ModelRun, Sample
 
 LOSSY = plan.PROFILES[3]
@@ -93,6 +95,16 @@ class Results(unittest.TestCase):
         run.kl[plan.PROFILES[4]] = 0.03
         best = summary.best_lossy(results.document([run], {}), "m", 20)
         self.assertEqual(best["policy"], f"static:{plan.PROFILES[2]}")
+
+
+class Requests(unittest.TestCase):
+    def test_a_node_that_dies_fails_the_request(self):
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            dying = threading.Thread(target=lambda: server.accept()[0].close())
+            dying.start()
+            with self.assertRaises(RequestFailed):
+                Client(socket.socket, server.getsockname()[1]).complete([1], None, 1)
+            dying.join()
 
 
 class Forms(unittest.TestCase):

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from demo import plan
+from demo.client import RequestFailed
 from demo.link import LoopbackLink
 from demo.nodes import Pair
 
@@ -107,3 +108,5 @@ if __name__ == "__main__":
         sys.exit(main())
     except KeyboardInterrupt:
         sys.exit(130)
+    except RequestFailed as error:
+        sys.exit(f"a request failed: {error}")

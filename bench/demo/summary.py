@@ -30,9 +30,8 @@ def best_lossy(result: dict, model: str, mbps: float) -> dict | None:
     return min(fits, key=lambda r: r["jct_ms"], default=None)
 
 
-def check(met: bool, text: str) -> bool:
+def check(met: bool, text: str) -> None:
     print(f"{'ok  ' if met else 'MISS'} {text}")
-    return met
 
 
 def believable(cost: float | None) -> bool:
@@ -44,33 +43,32 @@ def share(cost: float | None) -> str:
     return "an unknown share" if cost is None else f"{cost:.3f}"
 
 
-def check_model(result: dict, model: str) -> list[bool]:
-    verdicts = []
+def check_model(result: dict, model: str) -> None:
     name = plan.link_name(GOAL_LINK_MBPS)
     lossy = best_lossy(result, model, GOAL_LINK_MBPS)
     if lossy:
         cost = results.cost_ratio(result, lossy)
-        verdicts.append(check(believable(cost) and cost <= GOAL_LOSSY,
-                              f"{model}, {name}: {lossy['policy']} costs {share(cost)} of none "
-                              f"(goal {GOAL_LOSSY}), KL {lossy['kl']:.5f}"))
+        check(believable(cost) and cost <= GOAL_LOSSY,
+              f"{model}, {name}: {lossy['policy']} costs {share(cost)} of none (goal {GOAL_LOSSY}), "
+              f"KL {lossy['kl']:.5f}")
     lossless = results.find(result["rows"], model, GOAL_LINK_MBPS, "lossless")
     if lossless:
         cost = results.cost_ratio(result, lossless)
         goal = GOAL_LOSSLESS.get(lossless["kv_dtype"], GOAL_LOSSLESS["f16"])
-        verdicts.append(check(believable(cost) and cost <= goal,
-                              f"{model}, {name}: lossless costs {share(cost)} of none "
-                              f"(goal {goal} on {lossless['kv_dtype'] or '16-bit'} KV)"))
+        check(believable(cost) and cost <= goal,
+              f"{model}, {name}: lossless costs {share(cost)} of none (goal {goal} on "
+              f"{lossless['kv_dtype'] or '16-bit'} KV)")
     recommended = result["recommended"][model].get(f"{GOAL_LINK_MBPS}")
-    verdicts.append(check(recommended != "none", f"{model}, {name}: recommended is {recommended}"))
+    check(recommended != "none", f"{model}, {name}: recommended is {recommended}")
     paired = result["interleaved"][model]
     if paired:
         low, high = paired["ci95_ms"]
-        verdicts.append(check(paired["no_slower"],
-                              f"{model}, {plan.link_name(plan.PAIRED_LINK_MBPS)}: recommended "
-                              f"({paired['profile']}) against none, {paired['pairs']} interleaved "
-                              f"pairs: {paired['mean_ms']:+.0f} ms [{low:+.0f}, {high:+.0f}]"))
-    return verdicts
+        check(paired["no_slower"],
+              f"{model}, {plan.link_name(plan.PAIRED_LINK_MBPS)}: recommended ({paired['profile']}) "
+              f"against none, {paired['pairs']} interleaved pairs: {paired['mean_ms']:+.0f} ms "
+              f"[{low:+.0f}, {high:+.0f}]")
 
 
-def print_checks(result: dict) -> bool:
-    return all([verdict for model in result["floor"] for verdict in check_model(result, model)])
+def print_checks(result: dict) -> None:
+    for model in result["floor"]:
+        check_model(result, model)
