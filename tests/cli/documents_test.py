@@ -73,6 +73,12 @@ class DocumentsTest(cli_case.CliCase):
             self.refuse(3, "encode", "--profile", profile, "missing.safetensors", "-o", "x",
                         says="missing.safetensors")
 
+    def test_every_stage_has_its_payload_described(self):
+        text = (ROOT / "docs" / "FORMAT_STAGES.md").read_text()
+        for stage in self.succeed_json("stages")["stages"]:
+            heading = f"## {stage['kind'].capitalize()} {stage['name']} ({stage['id']:#06x}"
+            self.assertIn(heading, text)
+
     def test_dev_verbs_exist(self):
         usage = subprocess.run([str(ROOT / "dev")], capture_output=True, text=True, check=True,
                                timeout=60).stdout
