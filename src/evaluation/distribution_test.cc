@@ -10,7 +10,7 @@ namespace kvserve {
 namespace {
 
 // Logits whose softmax are these probabilities, shifted by an arbitrary constant.
-std::vector<float> Logits(std::vector<double> probabilities, float shift) {
+std::vector<float> Logits(const std::vector<double>& probabilities, float shift) {
   std::vector<float> logits;
   for (const double p : probabilities) logits.push_back(static_cast<float>(std::log(p)) + shift);
   return logits;

@@ -6,10 +6,9 @@ Result<std::unique_ptr<EngineWorker>> EngineWorker::Start(Opener open) {
   std::unique_ptr<EngineWorker> worker(new EngineWorker);
   std::promise<Status> opened;
   auto status = opened.get_future();
-  worker->thread_ = std::thread(
-      [raw = worker.get(), open = std::move(open), opened = std::move(opened)]() mutable {
-        raw->Loop(open, std::move(opened));
-      });
+  worker->thread_ =
+      std::thread([raw = worker.get(), open = std::move(open),
+                   opened = std::move(opened)]() mutable { raw->Loop(open, std::move(opened)); });
   if (Status answer = status.get(); !answer) return tl::unexpected(answer.error());
   return worker;
 }

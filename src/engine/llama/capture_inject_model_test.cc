@@ -1,6 +1,7 @@
 // Chunks taken out of one sequence and put into another, with real models.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <ostream>
 #include <span>

@@ -141,7 +141,7 @@ TEST(ChunkState, MissingTokensAreNamed) {
 
 TEST(ChunkState, OtherGeometryIsAMismatch) {
   const CacheLayout layout = Layout();
-  const auto code = [&](CacheLayout other) {
+  const auto code = [&](const CacheLayout& other) {
     const KvBuffer chunk = Chunk(other, {0, 3}, 3);
     return CheckChunk(ViewOf(chunk), layout).error().code;
   };

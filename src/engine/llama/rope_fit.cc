@@ -38,7 +38,8 @@ double Rotated(std::span<const float> before, std::span<const float> after, std:
   double residual = 0;
   double norm = 0;
   for (std::size_t vector = 0; vector < vectors; ++vector) {
-    const auto position = static_cast<double>(vector / heads);
+    const std::size_t token = vector / heads;
+    const auto position = static_cast<double>(token);
     for (std::size_t pair = 0; pair < dim / 2; ++pair) {
       const double angle =
           position * std::pow(theta, -2.0 * static_cast<double>(pair) / static_cast<double>(dim));

@@ -25,7 +25,8 @@ std::vector<float> Rotate(const std::vector<float>& keys, RopeStyle style, doubl
                           double scale) {
   std::vector<float> out = keys;
   for (std::size_t vector = 0; vector < keys.size() / kDim; ++vector) {
-    const double position = static_cast<double>(vector / kHeads) * scale;
+    const std::size_t token = vector / kHeads;
+    const double position = static_cast<double>(token) * scale;
     for (std::size_t i = 0; i < kDim / 2; ++i) {
       const std::size_t a = vector * kDim + (style == RopeStyle::kInterleaved ? 2 * i : i);
       const std::size_t b = a + (style == RopeStyle::kInterleaved ? 1 : kDim / 2);
