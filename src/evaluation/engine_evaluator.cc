@@ -50,7 +50,8 @@ Status EngineEvaluator::AddTexts(std::span<const Record> records, std::size_t li
   }
   if (!prompts_.empty()) return {};
   return MakeError(ErrorCode::kBadInput, "none of " + std::to_string(records.size()) +
-                                             " texts has " + std::to_string(wanted) + " tokens");
+                                             " texts has " + std::to_string(wanted) +
+                                             " tokens, context and scored ones together");
 }
 
 Result<ReferenceDistributions> EngineEvaluator::ReferenceOf(const Prompt& prompt,

@@ -136,7 +136,8 @@ Result<std::string> ReadHeaderText(const InputFile& file) {
   KVSERVE_TRY(file.ReadAt(0, std::as_writable_bytes(std::span(&length, 1))));
   const std::uint64_t limit = std::min(kMaxSafetensorsHeaderBytes, file.size() - sizeof(length));
   if (length > limit) {
-    return Bad("header length " + std::to_string(length) + " is above " + std::to_string(limit));
+    return Bad("not a safetensors file: its header length " + std::to_string(length) +
+               " is above " + std::to_string(limit));
   }
   std::string text(length, '\0');
   KVSERVE_TRY(file.ReadAt(sizeof(length), std::as_writable_bytes(std::span(text))));

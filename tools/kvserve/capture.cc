@@ -8,6 +8,7 @@
 #include "command.h"
 #include "engine/llama/llama_engine.h"
 #include "engine/llama/process.h"
+#include "frame_tokens.h"
 #include "kvserve/codec.h"
 #include "layer_json.h"
 #include "progress.h"
@@ -48,8 +49,8 @@ Result<std::unique_ptr<Engine>> Open(const Arguments& arguments) {
   return OpenLlamaEngine(options);
 }
 
-Result<std::vector<Token>> PromptTokens(const Engine& engine, const Arguments& arguments) {
-  KVSERVE_ASSIGN(const auto bytes, ReadFile(arguments.text, kMaxTextBytes));
+Result<std::vector<Token>> PromptTokens(const Engine& engine, const Arguments& arguments,
+                                        std::span<const std::byte> bytes) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   KVSERVE_ASSIGN(auto tokens, engine.Tokenize(text, true, false));
   if (tokens.empty()) return MakeError(ErrorCode::kBadInput, arguments.text + " has no tokens");
@@ -92,8 +93,12 @@ Status CaptureChunks(Engine& engine, std::span<const Token> tokens, std::uint32_
 }
 
 Status RunCapture(const Arguments& arguments, const Invocation& invocation) {
+  // Usage and text first: neither may cost the loading of a model.
+  KVSERVE_TRY(CheckTokens("--tokens", arguments.tokens, 1));
+  KVSERVE_TRY(CheckTokens("--chunk-tokens", arguments.chunk_tokens, 1));
+  KVSERVE_ASSIGN(const auto text, ReadFile(arguments.text, kMaxTextBytes));
   KVSERVE_ASSIGN(const auto engine, Open(arguments));
-  KVSERVE_ASSIGN(const auto tokens, PromptTokens(*engine, arguments));
+  KVSERVE_ASSIGN(const auto tokens, PromptTokens(*engine, arguments, text));
   const KvFileInfo info = InfoOf(engine->info(), tokens);
   KVSERVE_ASSIGN(auto file, KvFileWriter::Create(arguments.output, info));
   double prefill_s = 0;
@@ -133,7 +138,7 @@ void AddCapture(CLI::App& app, Invocation& invocation) {
   command.add_option("--chunk-tokens", arguments->chunk_tokens, "Tokens evaluated at a time")
       ->capture_default_str();
   command.add_option("--cache-dtype", arguments->cache_dtype,
-                     "Type of the cache: float16, bfloat16 or float32");
+                     "Type of the cache: float16 (default), bfloat16 or float32");
   command.add_option("-o,--output", arguments->output, "KV file to write (.safetensors)")
       ->required();
   AddJsonFlag(command, invocation);

@@ -29,18 +29,11 @@ struct Arguments {
   std::size_t limit = 0;
 };
 
-Status CheckRange(const char* option, std::uint32_t value, std::uint32_t low) {
-  if (value >= low && value <= kMaxTokens) return {};
-  return MakeError(ErrorCode::kInvalidArgument, std::string(option) + " " + std::to_string(value) +
-                                                    " is outside " + std::to_string(low) + ".." +
-                                                    std::to_string(kMaxTokens));
-}
-
 Result<LmOptions> OptionsOf(const Arguments& arguments) {
   LmOptions options = arguments.options;
   KVSERVE_ASSIGN(options.frame_tokens, ParseFrameTokens(arguments.frame_tokens));
-  KVSERVE_TRY(CheckRange("--context-tokens", options.context_tokens, 1));
-  KVSERVE_TRY(CheckRange("--scored-tokens", options.scored_tokens, 2));
+  KVSERVE_TRY(CheckTokens("--context-tokens", options.context_tokens, 1));
+  KVSERVE_TRY(CheckTokens("--scored-tokens", options.scored_tokens, 2));
   return options;
 }
 
@@ -147,7 +140,7 @@ void AddOptions(CLI::App& command, Arguments& arguments) {
       ->required()
       ->expected(1)
       ->take_all();
-  command.add_option("--data", arguments.data, "Data sets, .jsonl or .jsonl.gz")->required();
+  command.add_option("--data", arguments.data, "Texts, .jsonl or .jsonl.gz")->required();
   command.add_option("--frame-tokens", arguments.frame_tokens, "Tokens per frame, or 'all'")
       ->capture_default_str();
   command
@@ -161,7 +154,7 @@ void AddOptions(CLI::App& command, Arguments& arguments) {
   command.add_option("--limit", arguments.limit, "Texts to score at most; 0: all")
       ->capture_default_str();
   command.add_option("--cache-dtype", arguments.cache_dtype,
-                     "Type of the cache: float16, bfloat16 or float32");
+                     "Type of the cache: float16 (default), bfloat16 or float32");
 }
 
 }  // namespace
@@ -174,6 +167,8 @@ void AddEvaluate(CLI::App& app, Invocation& invocation) {
   AddJsonFlag(command, invocation);
   command.footer(
       "The weights should be F16 (kvserve dequantize): 4-bit weights amplify tiny differences.\n"
+      "A line of --data is a JSON object with id, set, task (\"lm\") and text; texts shorter than\n"
+      "context and scored tokens together are left out.\n"
       "Example:\n"
       "  kvserve evaluate --model model-f16.gguf --data texts.jsonl.gz --limit 4 \\\n"
       "      --profile lossless --profile 'hadamard|uniform:k_levels=16,v_levels=8|rans'");

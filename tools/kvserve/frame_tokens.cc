@@ -19,4 +19,11 @@ Result<std::uint32_t> ParseFrameTokens(const std::string& text) {
   return tokens;
 }
 
+Status CheckTokens(const char* option, std::uint32_t value, std::uint32_t low) {
+  if (value >= low && value <= kMaxTokens) return {};
+  return MakeError(ErrorCode::kInvalidArgument, std::string(option) + " " + std::to_string(value) +
+                                                    " is outside " + std::to_string(low) + ".." +
+                                                    std::to_string(kMaxTokens));
+}
+
 }  // namespace kvserve::tool
