@@ -126,6 +126,7 @@ INSTANTIATE_TEST_SUITE_P(Frames, Golden, ::testing::ValuesIn(testing::GoldenCase
 
 // Whoever adds a stage pins its bytes.
 TEST(GoldenSet, HoldsEveryStageOfTheTable) {
+  if (Recording()) GTEST_SKIP() << "it may run before the frames are written";
   std::set<std::uint16_t> pinned;
   for (const auto& golden : testing::GoldenCases()) {
     const auto bytes = testing::ReadBytes(FrameFile(golden.name));
