@@ -137,8 +137,11 @@ void AddServeDecode(CLI::App& serve, Invocation& invocation) {
       ->check(CLI::Range(0, 4096))
       ->capture_default_str();
   command->footer(
-      "Example: kvserve serve decode --model m.gguf --prefill 127.0.0.1:7000 "
-      "--http 127.0.0.1:8080 --profile lossless");
+      "Paths: /v1/completions, /v1/chat/completions, /v1/models, /healthz, /metrics.\n"
+      "A request streams with \"stream\": true and pins a profile with\n"
+      "\"kvserve\": {\"profile\": \"none\"}.\n"
+      "Example: kvserve serve decode --model m.gguf --prefill 127.0.0.1:7001 "
+      "--http 127.0.0.1:8001 --profile lossless");
   command->callback(
       [arguments, &invocation] { invocation.run = [arguments] { return Run(*arguments); }; });
 }

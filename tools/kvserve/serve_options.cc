@@ -21,9 +21,10 @@ CLI::Validator NumberWithin(double low, double high) {
 }
 
 void AddEngineOptions(CLI::App& command, EngineArguments& arguments) {
-  command.add_option("--model", arguments.model, "Model in GGUF form")->required();
+  command.add_option("--model", arguments.model, "Model, a GGUF file")->required();
   command
-      .add_option("--threads", arguments.threads, "Threads for prompts (one token at a time: 1)")
+      .add_option("--threads", arguments.threads,
+                  "Threads that compute prompts; a single token takes one")
       ->check(CLI::Range(1, 512))
       ->capture_default_str();
   command.add_option("--context", arguments.context, "Tokens per sequence")
@@ -38,7 +39,8 @@ void AddEngineOptions(CLI::App& command, EngineArguments& arguments) {
       ->check(CLI::Range(1, 65536))
       ->capture_default_str();
   command.add_option("--cache-dtype", arguments.cache_dtype,
-                     "Type of the KV cache: float16, bfloat16 or float32; the same on both nodes");
+                     "Type of the KV cache, the same on both nodes: float16 (default), bfloat16 or "
+                     "float32");
 }
 
 Result<LlamaOptions> CheckEngineArguments(const EngineArguments& arguments) {

@@ -78,7 +78,7 @@ void AddServePrefill(CLI::App& serve, Invocation& invocation) {
                    "Connections of decode nodes; more are closed at once")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
-  command->footer("Example: kvserve serve prefill --model m.gguf --listen 127.0.0.1:7000");
+  command->footer("Example: kvserve serve prefill --model m.gguf --listen 127.0.0.1:7001");
   command->callback(
       [arguments, &invocation] { invocation.run = [arguments] { return Run(*arguments); }; });
 }
