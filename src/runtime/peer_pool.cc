@@ -30,6 +30,7 @@ Result<PeerPool::Lease> PeerPool::Acquire(Deadline deadline, bool allow_idle) {
     // Others fail fast while this attempt runs, unless there has been no failure.
     if (last_error_) next_attempt_ = After(options_.connect_s);
   }
+  const auto begun = Clock::now();
   auto connection = ConnectOnce(deadline);
   const std::lock_guard lock(mutex_);
   if (connection) {
@@ -39,9 +40,12 @@ Result<PeerPool::Lease> PeerPool::Acquire(Deadline deadline, bool allow_idle) {
     return Lease{std::move(*connection), true};
   }
   metrics_.CountConnection("failed");
-  backoff_s_ = std::clamp(backoff_s_ * 2, options_.first_backoff_s, options_.max_backoff_s);
-  next_attempt_ = After(backoff_s_);
   last_error_ = connection.error();
+  if (begun >= last_failure_) {  // else it ran beside one that has failed: the same failure
+    backoff_s_ = std::clamp(backoff_s_ * 2, options_.first_backoff_s, options_.max_backoff_s);
+    last_failure_ = Clock::now();
+    next_attempt_ = After(backoff_s_);
+  }
   return tl::unexpected(connection.error());
 }
 

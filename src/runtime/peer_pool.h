@@ -22,7 +22,7 @@ struct PeerPoolOptions {
 };
 
 // After a failure, requests within the back-off time fail at once with the last error; the first
-// one after it makes one attempt. Thread-safe.
+// one after it makes one attempt. Attempts that fail side by side count once. Thread-safe.
 class PeerPool {
  public:
   PeerPool(const PeerPoolOptions& options, Hello hello, NodeMetrics& metrics);
@@ -50,6 +50,7 @@ class PeerPool {
   std::mutex mutex_;
   std::vector<std::unique_ptr<Connection>> idle_;
   std::optional<Error> last_error_;
+  Clock::time_point last_failure_;
   Clock::time_point next_attempt_;
   double backoff_s_ = 0.0;
 };
