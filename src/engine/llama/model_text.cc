@@ -1,6 +1,8 @@
 #include "engine/llama/model_text.h"
 
 #include <cstdint>
+#include <exception>
+#include <string>
 
 namespace kvserve {
 
@@ -16,7 +18,12 @@ Result<std::vector<Token>> TokenizeText(const llama_vocab* vocab, std::string_vi
     return llama_tokenize(vocab, text.data(), size, tokens.data(),
                           static_cast<std::int32_t>(tokens.size()), add_special, parse_special);
   };
-  std::int32_t count = tokenize();
+  std::int32_t count = 0;
+  try {
+    count = tokenize();
+  } catch (const std::exception& exception) {  // of libllama, for bytes that are not UTF-8
+    return MakeError(ErrorCode::kBadInput, std::string("text is not UTF-8: ") + exception.what());
+  }
   if (count == INT32_MIN) return MakeError(ErrorCode::kBadInput, "text has too many tokens");
   if (count < 0) {  // the negative of what is needed
     tokens.resize(static_cast<std::size_t>(-count));

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <filesystem>
 #include <string>
 #include <utility>
@@ -63,9 +64,11 @@ Status CheckModel(const llama_model* model, const LlamaOptions& options) {
 
 LlamaContext MakeContext(llama_model* model, const LlamaOptions& options, DType cache_dtype) {
   llama_context_params params = ContextParams(cache_dtype);
-  params.n_ctx = options.context_tokens;
-  params.n_batch = params.n_ubatch = options.chunk_tokens;
-  params.n_seq_max = 2;  // the sequence and scratch
+  constexpr std::uint32_t kSequences = 2;  // the sequence and scratch
+  params.n_seq_max = kSequences;
+  // libllama ends the process when a batch cannot hold a token of each sequence.
+  params.n_ctx = std::max(options.context_tokens, kSequences);
+  params.n_batch = params.n_ubatch = std::max(options.chunk_tokens, kSequences);
   params.n_threads = options.threads;
   params.n_threads_batch = options.batch_threads;
   return LlamaContext(llama_init_from_model(model, params));

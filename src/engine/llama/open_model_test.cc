@@ -59,6 +59,30 @@ TEST(OpenModel, RefusesWrongOptionsBeforeLoading) {
   EXPECT_EQ(OpenLlamaEngine(options).error().code, ErrorCode::kBadInput);
 }
 
+TEST(OpenModel, WorksWithOneTokenAtATime) {
+  for (const std::uint32_t context : {1U, 2U, 64U}) {
+    LlamaOptions options;
+    options.model_path = TestModelPath("smollm2-f16.gguf");
+    options.context_tokens = context;
+    options.chunk_tokens = 1;
+    options.sequences = 1;
+    const auto engine = OpenLlamaEngine(options);
+    ASSERT_TRUE(engine) << engine.error().message;
+    const auto sequence = (*engine)->OpenSequence();
+    ASSERT_TRUE(sequence) << sequence.error().message;
+    const auto logits = (*engine)->Decode(*sequence, 5, 0);
+    EXPECT_TRUE(logits) << logits.error().message;
+  }
+}
+
+TEST(OpenModel, RefusesTextThatIsNotUtf8) {
+  const auto engine = OpenTestModel("smollm2-f16.gguf", DType::kFloat16);
+  ASSERT_NE(engine, nullptr);
+  const auto tokens = engine->Tokenize("\xF7\xBF\xBF\xBF", true, false);  // beyond U+10FFFF
+  ASSERT_FALSE(tokens);
+  EXPECT_EQ(tokens.error().code, ErrorCode::kBadInput);
+}
+
 TEST(OpenModel, RefusesFilesThatAreNoModel) {
   const std::string path = testing::TempDir() + "not-a-model.gguf";
   const auto open = [&](const std::string& content) {
