@@ -37,6 +37,7 @@ enum class NodeRole : std::uint8_t { kPrefill = 1, kDecode = 2, kStore = 3 };
 struct StageVersion {
   std::uint16_t id = 0;
   std::uint8_t version = 0;
+  // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy 14 takes the comparison with 0 for a pointer.
   friend auto operator<=>(const StageVersion&, const StageVersion&) = default;
 };
 

@@ -132,7 +132,7 @@ Result<std::unique_ptr<Listener>> Listener::Bind(const HostPort& address, const 
   if (endpoints.empty()) {
     return MakeError(ErrorCode::kUnavailable, "binding " + address.text() + ": no address found");
   }
-  const tcp::endpoint endpoint = endpoints.front();
+  const tcp::endpoint& endpoint = endpoints.front();
   if (token.empty() && !IsLoopback({endpoint.address().to_string(), 0})) {
     return NeedsToken(address);  // a "localhost" that is not
   }

@@ -49,7 +49,7 @@ Status WaitReady(int descriptor, short events, Deadline deadline, const CancelSi
 }
 
 Status WaitUntil(Clock::time_point time, const CancelSignal* cancel) {
-  const Status waited = WaitReady(-1, 0, time, cancel);
+  Status waited = WaitReady(-1, 0, time, cancel);
   if (!waited && waited.error().code != ErrorCode::kDeadlineExceeded) return waited;
   return {};
 }

@@ -161,7 +161,7 @@ bool IsNeutral(std::string_view field, const Json& value) {
   }
   if (field == "frequency_penalty" || field == "presence_penalty") return value == 0;
   if (field == "logit_bias" || field == "tools") return value.empty();
-  return field == "suffix" && value == "";
+  return field == "suffix" && value.is_string() && value.get_ref<const std::string&>().empty();
 }
 
 class Parser {

@@ -215,7 +215,7 @@ class Receiver {
 
   [[nodiscard]] Status AwaitInjection() {
     if (!injection_) return {};
-    const Status status = injection_->done.get();
+    Status status = injection_->done.get();
     injection_.reset();
     report_.decode_s += std::exchange(inject_s_, 0.0);
     return status;

@@ -98,7 +98,8 @@ Result<Grid> GridCode::Read(ByteReader& in) const {
     const int position = code - kFirstShort;
     const StepParts parts{base_ + position / kFractions, position % kFractions};
     KVSERVE_ASSIGN(const auto zigzag, in.GetVarint());
-    const double magnitude = static_cast<double>((zigzag + 1) / 2);
+    const std::uint64_t half_steps = (zigzag + 1) / 2;
+    const auto magnitude = static_cast<double>(half_steps);
     if (magnitude > kLargestOffset) {
       return MakeError(ErrorCode::kCorruptData, "a grid's offset is out of range");
     }
