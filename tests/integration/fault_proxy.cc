@@ -1,6 +1,7 @@
 #include "fault_proxy.h"
 
 #include <arpa/inet.h>
+#include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -76,8 +77,9 @@ FaultProxy::FaultProxy(const HostPort& target) : target_(target) {
   listener_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address = Loopback(0);
   socklen_t length = sizeof(address);
-  bind(listener_, reinterpret_cast<sockaddr*>(&address), length);
-  listen(listener_, 64);
+  const bool listens = bind(listener_, reinterpret_cast<sockaddr*>(&address), length) == 0 &&
+                       listen(listener_, 64) == 0;
+  EXPECT_TRUE(listens) << "the proxy cannot listen on loopback";
   getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &length);
   port_ = ntohs(address.sin_port);
   thread_ = std::thread([this] { AcceptLoop(); });

@@ -20,7 +20,7 @@ using Json = nlohmann::json;
 
 // A pair with its decode node on HTTP.
 struct HttpPair {
-  explicit HttpPair(PairOptions options = {}, HttpOptions http_options = {})
+  explicit HttpPair(PairOptions options = {}, const HttpOptions& http_options = {})
       : pair(std::move(options)), http(Serve(*pair.decode, http_options)) {}
   ~HttpPair() { pair.decode->Stop(); }
 
