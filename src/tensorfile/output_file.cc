@@ -1,14 +1,13 @@
 #include "tensorfile/output_file.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 #include <utility>
 
+#include "base/output_target.h"
 #include "base/try.h"
 
 namespace kvserve {
@@ -16,27 +15,11 @@ namespace {
 
 constexpr unsigned kMaxAttempts = 1000;  // names left behind by killed processes
 
-// The file that `path` names in the end, so that a rename replaces a link's target, not the link.
-Result<std::string> ResolveTarget(const std::string& path) {
-  if (path.empty()) {
-    return MakeError(ErrorCode::kInvalidArgument, "the name of the file to write is empty");
-  }
-  struct stat status {};
-  if (::stat(path.c_str(), &status) != 0) return path;
-  if (!S_ISREG(status.st_mode)) {
-    return MakeError(ErrorCode::kInvalidArgument,
-                     "cannot write " + path + ": it exists and is not a regular file");
-  }
-  std::error_code error;
-  const auto real = std::filesystem::canonical(path, error);
-  return error ? path : real.string();
-}
-
 }  // namespace
 
 Result<OutputFile> OutputFile::Create(const std::string& path) {
   OutputFile file;
-  KVSERVE_ASSIGN(file.path_, ResolveTarget(path));
+  KVSERVE_ASSIGN(file.path_, ResolveOutputTarget(path));
   for (unsigned attempt = 0; file.descriptor_ < 0; ++attempt) {
     std::string name =
         file.path_ + "." + std::to_string(::getpid()) + "." + std::to_string(attempt) + ".tmp";

@@ -55,7 +55,8 @@ Result<std::string> StageText(const Json& stage, std::size_t index) {
       const std::string what = where + ".parameters." + parameter.key();
       KVSERVE_ASSIGN(const std::string key, Word(parameter.key(), what));
       KVSERVE_ASSIGN(const std::string value, ValueWord(parameter.value(), what));
-      text += separator + key + "=" + value;
+      text += separator;
+      text.append(key).append("=").append(value);
       separator = ',';
     }
   }

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "base/output_target.h"
 #include "base/try.h"
 #include "engine/llama/llama_engine.h"
 #include "engine/llama/model_file.h"
@@ -12,6 +13,7 @@
 namespace kvserve {
 
 Status DequantizeModel(const std::string& source, const std::string& target) {
+  KVSERVE_ASSIGN(const std::string resolved, ResolveOutputTarget(target));
   KVSERVE_TRY(CheckGguf(source));
   InitEngineLibrary();
   llama_model_quantize_params params = llama_model_quantize_default_params();
@@ -19,13 +21,13 @@ Status DequantizeModel(const std::string& source, const std::string& target) {
   params.allow_requantize = true;
   params.nthread = 2;
   // The process id keeps two first uses at once apart; the last rename wins with the same content.
-  const std::string partial = target + "." + std::to_string(getpid()) + ".tmp";
+  const std::string partial = resolved + "." + std::to_string(getpid()) + ".tmp";
   if (llama_model_quantize(source.c_str(), partial.c_str(), &params) != 0) {
     std::remove(partial.c_str());
     return MakeError(ErrorCode::kBadInput, "model " + source + ": cannot be dequantized to " +
                                                target + ": " + LastEngineError());
   }
-  if (std::rename(partial.c_str(), target.c_str()) != 0) {
+  if (std::rename(partial.c_str(), resolved.c_str()) != 0) {
     const std::string reason = std::strerror(errno);
     std::remove(partial.c_str());
     return MakeError(ErrorCode::kBadInput, "cannot write model " + target + ": " + reason);

@@ -191,5 +191,12 @@ TEST_F(OpenSequences, SpeakTheChatTemplateAndText) {
   EXPECT_EQ(engine_->TokenText(-1), "");
 }
 
+// As root a rename would put a model in the place of the device.
+TEST(Dequantize, LeavesDevicesAlone) {
+  const Status status = DequantizeModel(TestModelPath(kTestModels[0]), "/dev/null");
+  ASSERT_FALSE(status);
+  EXPECT_EQ(status.error().code, ErrorCode::kInvalidArgument);
+}
+
 }  // namespace
 }  // namespace kvserve
