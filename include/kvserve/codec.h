@@ -4,11 +4,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "kvserve/calibration.h"
 #include "kvserve/error.h"
 #include "kvserve/geometry.h"
 #include "kvserve/profile.h"
@@ -28,7 +30,14 @@ struct DecodeOptions {
   std::uint64_t max_raw_bytes = std::uint64_t{1} << 34;  // refuse larger frames before allocating
 };
 
-// Seconds spent per stage name ("hadamard", "uniform", "rans"; "frame" for headers and checksums).
+// How frames are worked on; changes no byte.
+struct CodecOptions {
+  std::uint32_t threads = 1;                               // 1..256, the caller's included
+  std::shared_ptr<const CalibrationArtefact> calibration;  // for chains that need one
+};
+
+// Seconds spent per stage name, summed over threads ("hadamard", "uniform", "rans"; "frame" for
+// headers and checksums).
 using StageSeconds = std::map<std::string, double>;
 
 // Parses the short form ("hadamard|uniform:k_levels=16,v_levels=8|rans"), "none" or "lossless".
@@ -51,6 +60,50 @@ using StageSeconds = std::map<std::string, double>;
 [[nodiscard]] Result<std::size_t> DecodeFrame(std::span<const std::byte> bytes,
                                               const DecodeOptions& options, KvBuffer& out,
                                               StageSeconds* seconds = nullptr);
+
+// Encodes frame after frame by one profile. Keeps its threads, plans and scratch memory: once it
+// has seen the shapes, Encode takes no memory from the system (but for the growth of `out`). Frames
+// are those of EncodeFrame, byte for byte. One thread at a time.
+class FrameEncoder {
+ public:
+  // kInvalidArgument for a profile or options that cannot be, also one that needs a calibration
+  // artefact where there is none; kUnsupported for a stage that this build lacks.
+  [[nodiscard]] static Result<FrameEncoder> Create(const Profile& profile,
+                                                   CodecOptions options = {});
+  FrameEncoder(FrameEncoder&&) noexcept;
+  FrameEncoder& operator=(FrameEncoder&&) noexcept;
+  ~FrameEncoder();
+
+  // As EncodeFrame.
+  [[nodiscard]] Status Encode(const ConstKvView& view, const EncodeOptions& options,
+                              std::vector<std::byte>& out, StageSeconds* seconds = nullptr);
+
+ private:
+  struct State;
+  explicit FrameEncoder(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+// Decodes frame after frame, of any profiles; plans of recent ones, threads and scratch memory are
+// kept. One thread at a time.
+class FrameDecoder {
+ public:
+  [[nodiscard]] static Result<FrameDecoder> Create(CodecOptions options = {});
+  FrameDecoder(FrameDecoder&&) noexcept;
+  FrameDecoder& operator=(FrameDecoder&&) noexcept;
+  ~FrameDecoder();
+
+  // As DecodeFrame. kMismatch when the frame names a calibration artefact other than the one given,
+  // or when none was given.
+  [[nodiscard]] Result<std::size_t> Decode(std::span<const std::byte> bytes,
+                                           const DecodeOptions& options, KvBuffer& out,
+                                           StageSeconds* seconds = nullptr);
+
+ private:
+  struct State;
+  explicit FrameDecoder(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
 
 // Identity of a token prefix: XXH3-128 over the little-endian int32 token ids, seeded by the model.
 [[nodiscard]] Fingerprint PrefixKey(const Fingerprint& model, std::span<const std::int32_t> tokens);

@@ -19,8 +19,25 @@ std::string NameOf(const PlannedStage& planned) {
   return "'" + std::string(planned.entry->info->name) + "'";
 }
 
+ErrorCode FaultOf(ProfileOrigin origin) {
+  return origin == ProfileOrigin::kCaller ? ErrorCode::kInvalidArgument : ErrorCode::kCorruptData;
+}
+
+// Old bytes are read, new ones are written in the newest version only.
+Status CheckVersion(const StageSpec& spec, const StageInfo& info, ProfileOrigin origin) {
+  const std::uint8_t oldest = origin == ProfileOrigin::kFrame ? info.oldest_version : info.version;
+  if (spec.version >= oldest && spec.version <= info.version) return {};
+  const std::string range = oldest < info.version ? "versions " + std::to_string(oldest) + " to " +
+                                                        std::to_string(info.version)
+                                                  : "version " + std::to_string(info.version);
+  return MakeError(ErrorCode::kUnsupported, "stage " + std::string(info.name) + " version " +
+                                                std::to_string(spec.version) +
+                                                " is not supported; this build has " + range);
+}
+
 Result<PlannedStage> PlanStage(const StageSpec& spec, StageTable table, Device device,
-                               ErrorCode fault) {
+                               ProfileOrigin origin) {
+  const ErrorCode fault = FaultOf(origin);
   const StageEntry* entry = FindStage(table, spec.id);
   if (entry == nullptr) {
     return MakeError(
@@ -28,18 +45,13 @@ Result<PlannedStage> PlanStage(const StageSpec& spec, StageTable table, Device d
         "stage " + StageIdText(spec.id) + " is not in this build; it has " + StageNames(table));
   }
   const StageInfo& info = *entry->info;
-  if (spec.version != info.version) {
-    return MakeError(ErrorCode::kUnsupported, "stage " + std::string(info.name) + " version " +
-                                                  std::to_string(spec.version) +
-                                                  " is not supported; this build has version " +
-                                                  std::to_string(info.version));
-  }
+  KVSERVE_TRY(CheckVersion(spec, info, origin));
   if (device == Device::kHost ? !info.host : !info.cuda) {
     return MakeError(ErrorCode::kUnsupported, "stage " + std::string(info.name) +
                                                   " does not run on " +
                                                   (device == Device::kHost ? "the host" : "CUDA"));
   }
-  KVSERVE_ASSIGN(Settings settings, CheckedSettings(info, spec.parameters, fault));
+  KVSERVE_ASSIGN(Settings settings, CheckedSettings(info, spec.version, spec.parameters, fault));
   return PlannedStage{entry, std::move(settings)};
 }
 
@@ -79,7 +91,7 @@ using Factory = Result<std::unique_ptr<Stage>> (*)(const Settings&);
 
 template <typename Stage>
 Status Make(const PlannedStage& planned, Factory<Stage> factory, ErrorCode fault,
-            ChainStage<Stage>& out) {
+            ChainStage<Stage>& out, bool& needs_artefact) {
   if (factory == nullptr) {
     return MakeError(ErrorCode::kInternal, "stage " + NameOf(planned) + " has no factory");
   }
@@ -92,6 +104,7 @@ Status Make(const PlannedStage& planned, Factory<Stage> factory, ErrorCode fault
   }
   out.info = planned.entry->info;
   out.stage = std::move(*stage);
+  needs_artefact = needs_artefact || out.stage->needs_artefact();
   return {};
 }
 
@@ -99,12 +112,11 @@ Status Make(const PlannedStage& planned, Factory<Stage> factory, ErrorCode fault
 
 Result<Chain> Chain::Create(const std::vector<StageSpec>& stages, StageTable table, DType dtype,
                             Device device, ProfileOrigin origin) {
-  const ErrorCode fault =
-      origin == ProfileOrigin::kCaller ? ErrorCode::kInvalidArgument : ErrorCode::kCorruptData;
+  const ErrorCode fault = FaultOf(origin);
   KVSERVE_TRY(CheckDTypeSupported(dtype));
   std::vector<PlannedStage> plan;
   for (const StageSpec& spec : stages) {
-    KVSERVE_ASSIGN(PlannedStage planned, PlanStage(spec, table, device, fault));
+    KVSERVE_ASSIGN(PlannedStage planned, PlanStage(spec, table, device, origin));
     plan.push_back(std::move(planned));
   }
   KVSERVE_TRY(CheckOrder(plan, fault));
@@ -115,16 +127,19 @@ Result<Chain> Chain::Create(const std::vector<StageSpec>& stages, StageTable tab
     chain.lossless_ = chain.lossless_ && entry.info->lossless;
     switch (entry.info->kind) {
       case StageKind::kSelector:
-        KVSERVE_TRY(Make(planned, entry.make_selector, fault, chain.selectors_.emplace_back()));
+        KVSERVE_TRY(Make(planned, entry.make_selector, fault, chain.selectors_.emplace_back(),
+                         chain.needs_artefact_));
         break;
       case StageKind::kTransform:
-        KVSERVE_TRY(Make(planned, entry.make_transform, fault, chain.transforms_.emplace_back()));
+        KVSERVE_TRY(Make(planned, entry.make_transform, fault, chain.transforms_.emplace_back(),
+                         chain.needs_artefact_));
         break;
       case StageKind::kQuantizer:
-        KVSERVE_TRY(Make(planned, entry.make_quantizer, fault, chain.quantizer_));
+        KVSERVE_TRY(
+            Make(planned, entry.make_quantizer, fault, chain.quantizer_, chain.needs_artefact_));
         break;
       case StageKind::kCodec:
-        KVSERVE_TRY(Make(planned, entry.make_codec, fault, chain.codec_));
+        KVSERVE_TRY(Make(planned, entry.make_codec, fault, chain.codec_, chain.needs_artefact_));
         break;
     }
   }

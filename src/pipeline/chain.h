@@ -35,6 +35,8 @@ class Chain {
   [[nodiscard]] bool native() const { return quantizer_.info->domain == QuantizerDomain::kNative; }
   // Decoding gives the input bit for bit: every stage does.
   [[nodiscard]] bool lossless() const { return lossless_; }
+  // Frames of the chain name a calibration artefact.
+  [[nodiscard]] bool needs_artefact() const { return needs_artefact_; }
 
  private:
   Chain() = default;
@@ -44,6 +46,7 @@ class Chain {
   ChainStage<Quantizer> quantizer_;
   ChainStage<Codec> codec_;
   bool lossless_ = true;
+  bool needs_artefact_ = false;
 };
 
 }  // namespace kvserve

@@ -102,26 +102,36 @@ bool ValueFits(const ParameterInfo& info, double value) {
   return info.type == ParameterType::kReal || value == std::floor(value);
 }
 
-Result<Settings> CheckedSettings(const StageInfo& info, std::span<const ParameterValue> values,
-                                 ErrorCode fault) {
+Result<Settings> CheckedSettings(const StageInfo& info, std::uint8_t version,
+                                 std::span<const ParameterValue> values, ErrorCode fault) {
   const std::string stage = "stage " + std::string(info.name) + ": ";
-  const std::vector<ParameterSlot> slots = ParameterSlots(info);
-  if (values.size() != slots.size()) {
-    return MakeError(fault, stage + std::to_string(values.size()) +
-                                " parameters where the schema has " + std::to_string(slots.size()));
-  }
-  for (std::size_t i = 0; i < slots.size(); ++i) {
-    if (values[i].id != slots[i].id) {
-      return MakeError(fault, stage + "parameter id " + std::to_string(values[i].id) + " where " +
-                                  slots[i].name() + " (" + std::to_string(slots[i].id) +
-                                  ") should be");
+  std::vector<ParameterValue> complete;
+  std::size_t taken = 0;
+  for (const ParameterSlot& slot : ParameterSlots(info)) {
+    if (slot.info->since > version) {
+      complete.push_back({slot.id, slot.default_value});
+      continue;
     }
-    if (!ValueFits(*slots[i].info, values[i].value)) {
-      return MakeError(fault, stage + slots[i].name() + "=" + NumberText(values[i].value) +
-                                  " should be " + RangeText(*slots[i].info));
+    if (taken == values.size()) {
+      return MakeError(fault, stage + "parameter " + slot.name() + " (" + std::to_string(slot.id) +
+                                  ") is missing");
     }
+    const ParameterValue& value = values[taken++];
+    if (value.id != slot.id) {
+      return MakeError(fault, stage + "parameter id " + std::to_string(value.id) + " where " +
+                                  slot.name() + " (" + std::to_string(slot.id) + ") should be");
+    }
+    if (!ValueFits(*slot.info, value.value)) {
+      return MakeError(fault, stage + slot.name() + "=" + NumberText(value.value) + " should be " +
+                                  RangeText(*slot.info));
+    }
+    complete.push_back(value);
   }
-  return Settings(info, {values.begin(), values.end()});
+  if (taken < values.size()) {
+    return MakeError(fault, stage + std::to_string(values.size()) + " parameters where version " +
+                                std::to_string(version) + " has " + std::to_string(taken));
+  }
+  return Settings(info, std::move(complete), version);
 }
 
 }  // namespace kvserve

@@ -36,10 +36,17 @@ struct ParameterSlot {
 // True when the value is in range and, unless the parameter is real, integral.
 [[nodiscard]] bool ValueFits(const ParameterInfo& info, double value);
 
-// The settings of a stage from values that may be hostile: exactly the ids of the schema in
-// ascending order, each in range. Errors have code `fault` and name stage, parameter and value.
-[[nodiscard]] Result<Settings> CheckedSettings(const StageInfo& info,
+// The settings of a stage from values that may be hostile: exactly the ids that this version of the
+// stage has, in ascending order, each in range; what came later has its default. Errors have code
+// `fault` and name stage, parameter and value.
+[[nodiscard]] Result<Settings> CheckedSettings(const StageInfo& info, std::uint8_t version,
                                                std::span<const ParameterValue> values,
                                                ErrorCode fault);
+// Of the newest version.
+[[nodiscard]] inline Result<Settings> CheckedSettings(const StageInfo& info,
+                                                      std::span<const ParameterValue> values,
+                                                      ErrorCode fault) {
+  return CheckedSettings(info, info.version, values, fault);
+}
 
 }  // namespace kvserve

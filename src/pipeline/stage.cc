@@ -68,4 +68,9 @@ Status Quantizer::DequantizeNative(const PlaneContext& /*plane*/, const SymbolPl
   return NotImplemented("DequantizeNative");
 }
 
+Result<const SymbolReader*> Codec::Open(const FrameContext& /*frame*/, ByteReader& /*in*/,
+                                        std::span<const SymbolPlane> /*planes*/) const {
+  return nullptr;
+}
+
 }  // namespace kvserve

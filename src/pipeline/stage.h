@@ -16,15 +16,16 @@
 #include <string_view>
 #include <vector>
 
+#include "base/arena.h"
 #include "base/byte_io.h"
+#include "base/workers.h"
 #include "kvserve/error.h"
 #include "kvserve/geometry.h"
 #include "kvserve/profile.h"
 #include "kvserve/view.h"
+#include "library/calibration_artefact.h"
 
 namespace kvserve {
-
-class CalibrationArtefact;  // src/library; frames name it by checksum
 
 // ---- description -------------------------------------------------------------------------------
 
@@ -44,6 +45,7 @@ struct ParameterInfo {
   std::string_view unit;
   std::string_view help;
   std::span<const std::string_view> choices;  // kChoice: the value is an index into it
+  std::uint8_t since = 1;  // stage version that brought it; older frames have its default
 };
 
 // What a quantizer reads and writes: real coefficients, or the cache's own elements bit for bit.
@@ -60,6 +62,7 @@ struct StageInfo {
   std::span<const ParameterInfo> parameters;
   std::string_view summary;
   QuantizerDomain domain = QuantizerDomain::kReal;  // quantizers only
+  std::uint8_t oldest_version = 1;                  // that is still decoded
 };
 
 // Parameter values of one stage instance, complete and within range.
@@ -67,7 +70,9 @@ class Settings {
  public:
   Settings() = default;
   Settings(const StageInfo& info, std::vector<ParameterValue> values)
-      : info_(&info), values_(std::move(values)) {}
+      : Settings(info, std::move(values), info.version) {}
+  Settings(const StageInfo& info, std::vector<ParameterValue> values, std::uint8_t version)
+      : info_(&info), values_(std::move(values)), version_(version) {}
   // Value of the parameter with this id. With a plane: of a per-plane parameter the value for K or
   // V, of any other its only value. 0 for an id that the schema lacks.
   [[nodiscard]] double value(std::uint8_t id) const;
@@ -75,10 +80,13 @@ class Settings {
   [[nodiscard]] std::uint32_t integer(std::uint8_t id) const;
   [[nodiscard]] std::uint32_t integer(std::uint8_t id, PlaneKind plane) const;
   [[nodiscard]] const std::vector<ParameterValue>& values() const { return values_; }
+  // Of the bytes: that of the stage for an encoder, possibly an older one for a decoder.
+  [[nodiscard]] std::uint8_t version() const { return version_; }
 
  private:
   const StageInfo* info_ = nullptr;
   std::vector<ParameterValue> values_;
+  std::uint8_t version_ = 1;
 };
 
 // ---- what stages see ---------------------------------------------------------------------------
@@ -98,14 +106,17 @@ struct BasicRealPlane {
 using RealPlane = BasicRealPlane<float>;
 using ConstRealPlane = BasicRealPlane<const float>;
 
-// Facts about the frame that both sides know before any plane is coded.
+// Facts about the frame that both sides know before any plane is coded. The executor sets arena and
+// workers, never null, for the calls of codecs; other stages get a PlaneContext with its own arena.
 struct FrameContext {
   const KvGeometry* geometry = nullptr;
-  TokenRange tokens;                // of the request; RoPE position = token index
-  std::uint32_t prompt_tokens = 0;  // 0: the sender did not know
-  const CalibrationArtefact* artefact = nullptr;
+  TokenRange tokens;                              // of the request; RoPE position = token index
+  std::uint32_t prompt_tokens = 0;                // 0: the sender did not know
+  const CalibrationArtefact* artefact = nullptr;  // set when a stage of the chain needs it
   Device device = Device::kHost;
   Stream stream;
+  Arena* arena = nullptr;      // of the calling thread; kept until the frame is done
+  Workers* workers = nullptr;  // for loops inside a codec
 };
 
 // A plane that is already decoded, at the domain of the transform that asked for feedback.
@@ -124,7 +135,19 @@ struct PlaneContext {
   TokenRange tokens;                     // that this layer holds, absolute
   std::span<const float> token_weights;  // [token], encoder only; empty: all tokens equal
   std::span<const DecodedPlane>
-      decoded;  // earlier planes in coding order; feedback transforms only
+      decoded;             // earlier planes in coding order; feedback transforms only
+  Arena* arena = nullptr;  // scratch of this thread, kept until the plane is done; never null
+};
+
+// What a stage has gathered or read about a plane. Made in the plane's arena by the stage that it
+// is given back to, hence trivially destructible.
+struct PlaneState {};
+
+struct PlaneShape {
+  std::uint32_t tokens = 0;
+  std::uint32_t heads = 0;
+  std::uint32_t dim = 0;
+  [[nodiscard]] std::uint32_t columns() const { return heads * dim; }
 };
 
 // Symbols of one plane, [token, column] row-major. The quantizer fixes shape and alphabet; storage
@@ -162,6 +185,25 @@ class Selector {
                                      SelectorMemory* memory,
                                      std::span<std::vector<float>> weights) const = 0;
   [[nodiscard]] virtual std::unique_ptr<SelectorMemory> NewMemory() const { return nullptr; }
+  // True: FrameContext::artefact is set, and frames name it.
+  [[nodiscard]] virtual bool needs_artefact() const { return false; }
+};
+
+// A transform of each row (token) on its own, without side bytes: an executor may run it on any
+// rows of a plane, tile by tile. Same results, bit for bit, as Transform on the whole plane.
+class RowTransform {
+ public:
+  // Once per plane, encoding or decoding: signs, matrices. May be null.
+  [[nodiscard]] virtual Result<const PlaneState*> Open(const PlaneContext& plane,
+                                                       PlaneShape shape) const = 0;
+  // `rows` begins at row `first_row` of the plane.
+  virtual void ForwardRows(const PlaneState* state, std::uint32_t first_row,
+                           RealPlane rows) const = 0;
+  virtual void InverseRows(const PlaneState* state, std::uint32_t first_row,
+                           RealPlane rows) const = 0;
+
+ protected:
+  ~RowTransform() = default;
 };
 
 class Transform {
@@ -173,6 +215,33 @@ class Transform {
                                        ByteReader& side) const = 0;
   // True: PlaneContext::decoded holds the earlier planes at this transform's input domain.
   [[nodiscard]] virtual bool needs_feedback() const { return false; }
+  // True: FrameContext::artefact is set, and frames name it.
+  [[nodiscard]] virtual bool needs_artefact() const { return false; }
+  // The same transform row by row, if it can; owned by this object.
+  [[nodiscard]] virtual const RowTransform* rows() const { return nullptr; }
+};
+
+// A quantizer that sees a plane in tiles of rows: Begin, Observe of every tile in order, Finish,
+// then QuantizeRows of any tile. Same symbols and side bytes as Quantizer on the whole plane. A
+// plane's leading rows without symbols (see Plan) belong to its first tile.
+class RowQuantizer {
+ public:
+  [[nodiscard]] virtual PlaneState* Begin(const PlaneContext& plane, PlaneShape shape) const = 0;
+  virtual void Observe(PlaneState* state, std::uint32_t first_row, ConstRealPlane rows) const = 0;
+  [[nodiscard]] virtual Status Finish(PlaneState* state, ByteWriter& side) const = 0;
+  // `symbols` are those of these rows, [row, column].
+  virtual void QuantizeRows(const PlaneState* state, std::uint32_t first_row, ConstRealPlane rows,
+                            std::span<std::uint8_t> symbols) const = 0;
+
+  // Reads all side bytes of the plane. `symbols` has shape, alphabet and classes but no symbols.
+  [[nodiscard]] virtual Result<const PlaneState*> Open(const PlaneContext& plane, PlaneShape shape,
+                                                       const SymbolPlane& symbols,
+                                                       ByteReader& side) const = 0;
+  virtual void DequantizeRows(const PlaneState* state, std::uint32_t first_row,
+                              std::span<const std::uint8_t> symbols, RealPlane rows) const = 0;
+
+ protected:
+  ~RowQuantizer() = default;
 };
 
 class Quantizer {
@@ -205,6 +274,33 @@ class Quantizer {
   [[nodiscard]] virtual Status DequantizeNative(const PlaneContext& plane,
                                                 const SymbolPlane& symbols, ByteReader& side,
                                                 const PlaneView& values) const;
+
+  // True: FrameContext::artefact is set, and frames name it.
+  [[nodiscard]] virtual bool needs_artefact() const { return false; }
+  // The same quantizer row by row, if it can (real domain); owned by this object.
+  [[nodiscard]] virtual const RowQuantizer* rows() const { return nullptr; }
+};
+
+// A run of symbols that can be decoded alone: whole planes, or some rows of one plane.
+struct SymbolPiece {
+  std::size_t first_plane = 0;
+  std::size_t planes = 1;
+  std::uint32_t first_row = 0;  // symbol rows, of a plane that is cut; 0 otherwise
+  std::uint32_t rows = 0;       // of a plane that is cut; 0: all rows of the planes
+};
+
+// The symbols of a frame, piece by piece and by many threads at once, so that a plane can be
+// dequantized while its symbols are still in the cache. Lives in the frame's arena.
+class SymbolReader {
+ public:
+  // In coding order; they cover every symbol once.
+  [[nodiscard]] virtual std::span<const SymbolPiece> pieces() const = 0;
+  // Fills exactly the symbols of a piece, planes one after the other.
+  [[nodiscard]] virtual Status Read(std::size_t piece, std::span<std::uint8_t> symbols,
+                                    Arena& scratch) const = 0;
+
+ protected:
+  ~SymbolReader() = default;
 };
 
 // Codes the symbols of all planes of a frame into one stream, so that stream state and tables are
@@ -214,6 +310,7 @@ class Quantizer {
 class Codec {
  public:
   virtual ~Codec() = default;
+  // Loops over planes may run on frame.workers; the bytes do not depend on how many there are.
   [[nodiscard]] virtual Status Encode(const FrameContext& frame,
                                       std::span<const SymbolPlane> planes,
                                       ByteWriter& out) const = 0;
@@ -222,6 +319,12 @@ class Codec {
   // Upper bound of Encode's bytes for these shapes.
   [[nodiscard]] virtual std::uint64_t MaxEncodedBytes(
       std::span<const SymbolPlane> planes) const = 0;
+  // Reads everything but the symbols and checks that the pieces end where `in` ends; Decode in
+  // pieces. Null: this codec decodes a frame only whole.
+  [[nodiscard]] virtual Result<const SymbolReader*> Open(const FrameContext& frame, ByteReader& in,
+                                                         std::span<const SymbolPlane> planes) const;
+  // True: FrameContext::artefact is set, and frames name it.
+  [[nodiscard]] virtual bool needs_artefact() const { return false; }
 };
 
 // ---- table -------------------------------------------------------------------------------------

@@ -1,0 +1,45 @@
+#include "base/arena.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <numeric>
+
+namespace kvserve {
+namespace {
+
+TEST(Arena, PiecesAreAlignedAndApart) {
+  Arena arena;
+  const auto first = arena.Take<std::uint8_t>(3);
+  const auto second = arena.Take<float>(100);
+  std::iota(first.begin(), first.end(), std::uint8_t{1});
+  std::iota(second.begin(), second.end(), 5.0F);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(second.data()) % 64, 0U);
+  EXPECT_EQ(first[2], 3);
+  EXPECT_EQ(second[99], 104.0F);
+}
+
+TEST(Arena, SteadyStateKeepsItsMemory) {
+  Arena arena;
+  const auto round = [&] {
+    arena.Reset();
+    for (std::size_t i = 1; i <= 64; ++i) arena.Take<float>(i * 1000)[0] = 1.0F;
+  };
+  round();
+  round();
+  const std::size_t capacity = arena.capacity();
+  const auto* const where = (arena.Reset(), arena.Take<float>(1).data());
+  for (int i = 0; i < 10; ++i) round();
+  EXPECT_EQ(arena.capacity(), capacity);
+  arena.Reset();
+  EXPECT_EQ(arena.Take<float>(1).data(), where);
+}
+
+TEST(Arena, ImpossibleSizesThrow) {
+  Arena arena;
+  EXPECT_THROW((void)arena.Take<double>(SIZE_MAX / 4), std::bad_alloc);
+  EXPECT_EQ(arena.TakeZeroed<int>(7)[6], 0);
+}
+
+}  // namespace
+}  // namespace kvserve
