@@ -25,7 +25,8 @@ ErrorCode FaultOf(ProfileOrigin origin) {
 
 // Old bytes are read, new ones are written in the newest version only.
 Status CheckVersion(const StageSpec& spec, const StageInfo& info, ProfileOrigin origin) {
-  const std::uint8_t oldest = origin == ProfileOrigin::kFrame ? info.oldest_version : info.version;
+  const bool reads_older = origin == ProfileOrigin::kFrame && info.oldest_version > 0;
+  const std::uint8_t oldest = reads_older ? info.oldest_version : info.version;
   if (spec.version >= oldest && spec.version <= info.version) return {};
   const std::string range = oldest < info.version ? "versions " + std::to_string(oldest) + " to " +
                                                         std::to_string(info.version)

@@ -82,7 +82,16 @@ TEST(Chain, RefusesUnknownStagesAndVersions) {
   ExpectUnsupported(stages, "stage 0x02ff is not in this build");
   stages = Stages("predict|classes");
   stages[0].version = 4;
-  ExpectUnsupported(stages, "predict version 4 is not supported; this build has version 3");
+  const auto newer = Create(stages, ProfileOrigin::kFrame);
+  ASSERT_FALSE(newer.has_value());
+  EXPECT_EQ(newer.error().code, ErrorCode::kUnsupported);
+  EXPECT_THAT(newer.error().message, HasSubstr("this build has versions 2 to 3"));
+  stages[0].version = 2;  // is still read, and no longer written
+  EXPECT_TRUE(Create(stages, ProfileOrigin::kFrame).has_value());
+  const auto older = Create(stages, ProfileOrigin::kCaller);
+  ASSERT_FALSE(older.has_value());
+  EXPECT_THAT(older.error().message, HasSubstr("predict version 2 is not supported; this build has "
+                                               "version 3"));
 }
 
 TEST(Chain, RefusesDevicesAndDTypesThatStagesDoNotRunOn) {
@@ -102,9 +111,9 @@ TEST(Chain, RefusesParametersOutsideTheSchema) {
     stages[0].parameters = std::move(values);
     return stages;
   };
-  ExpectFaulty(with({}), "0 parameters where the schema has 3");
-  ExpectFaulty(with({{1, 0.5}, {2, 0}}), "2 parameters");
-  ExpectFaulty(with({{1, 0.5}, {2, 0}, {3, 1}, {4, 1}}), "4 parameters");
+  ExpectFaulty(with({}), "parameter step (1) is missing");
+  ExpectFaulty(with({{1, 0.5}, {2, 0}}), "parameter clip (3) is missing");
+  ExpectFaulty(with({{1, 0.5}, {2, 0}, {3, 1}, {4, 1}}), "4 parameters where version 1 has 3");
   ExpectFaulty(with({{1, 0.5}, {3, 0}, {2, 1}}), "parameter id 3 where mode (2)");
   ExpectFaulty(with({{1, 0.5}, {2, 0}, {2, 1}}), "parameter id 2 where clip (3)");
   ExpectFaulty(with({{1, 0.0}, {2, 0}, {3, 1}}), "step=0 should be in");

@@ -62,7 +62,7 @@ struct StageInfo {
   std::span<const ParameterInfo> parameters;
   std::string_view summary;
   QuantizerDomain domain = QuantizerDomain::kReal;  // quantizers only
-  std::uint8_t oldest_version = 1;                  // that is still decoded
+  std::uint8_t oldest_version = 0;                  // that is still decoded; 0: only `version`
 };
 
 // Parameter values of one stage instance, complete and within range.

@@ -42,7 +42,7 @@ constexpr ParameterInfo kContextParameters[] = {
 constexpr StageInfo kWeigh{
     .id = 0x0101, .name = "weigh", .kind = StageKind::kSelector, .lossless = true};
 constexpr StageInfo kScale{.id = 0x0201, .name = "scale", .parameters = kScaleParameters};
-constexpr StageInfo kPredict{.id = 0x0202, .name = "predict", .version = 3};
+constexpr StageInfo kPredict{.id = 0x0202, .name = "predict", .version = 3, .oldest_version = 2};
 constexpr StageInfo kNone{.id = 0x0301,
                           .name = "none",
                           .kind = StageKind::kQuantizer,
