@@ -51,7 +51,7 @@ using StageSeconds = std::map<std::string, double>;
 // (non-finite values where a lossy stage needs finite ones), kResourceExhausted (no memory).
 [[nodiscard]] Status EncodeFrame(const ConstKvView& view, const Profile& profile,
                                  const EncodeOptions& options, std::vector<std::byte>& out,
-                                 StageSeconds* seconds = nullptr);
+                                 StageSeconds* seconds = nullptr, const CodecOptions& codec = {});
 
 // Decodes the frame at the start of `bytes` into `out` (resized) and returns the frame's length in
 // bytes. Hostile input is safe: kCorruptData, kUnsupported, kMismatch or kResourceExhausted.
@@ -59,7 +59,8 @@ using StageSeconds = std::map<std::string, double>;
 // as EncodeFrame.
 [[nodiscard]] Result<std::size_t> DecodeFrame(std::span<const std::byte> bytes,
                                               const DecodeOptions& options, KvBuffer& out,
-                                              StageSeconds* seconds = nullptr);
+                                              StageSeconds* seconds = nullptr,
+                                              const CodecOptions& codec = {});
 
 // Encodes frame after frame by one profile. Keeps its threads, plans and scratch memory: once it
 // has seen the shapes, Encode takes no memory from the system (but for the growth of `out`). Frames

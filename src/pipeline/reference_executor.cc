@@ -44,7 +44,10 @@ class ChainRun {
         frame_(frame),
         seconds_(seconds),
         planes_(CodingOrder(view)),
-        history_(chain) {}
+        history_(chain) {
+    if (frame_.arena == nullptr) frame_.arena = &frame_arena_;
+    if (frame_.workers == nullptr) frame_.workers = &one_worker_;
+  }
 
  protected:
   // Shapes and storage of all symbols. The storage is not written, so that a hostile header costs
@@ -95,12 +98,15 @@ class ChainRun {
     return {};
   }
 
-  [[nodiscard]] PlaneContext Context(const OrderedPlane<Byte>& plane) const {
+  // Takes back the scratch memory of the plane before.
+  [[nodiscard]] PlaneContext Context(const OrderedPlane<Byte>& plane) {
+    plane_arena_.Reset();
     PlaneContext context;
     context.frame = &frame_;
     context.layer = plane.layer;
     context.kind = plane.kind;
     context.tokens = plane.tokens;
+    context.arena = &plane_arena_;
     return context;
   }
 
@@ -131,7 +137,7 @@ class ChainRun {
   }
 
   const Chain& chain_;
-  const FrameContext& frame_;
+  FrameContext frame_;
   StageSeconds* seconds_;
   double unused_seconds_ = 0.0;
   std::vector<OrderedPlane<Byte>> planes_;
@@ -140,6 +146,9 @@ class ChainRun {
   FeedbackHistory history_;
 
  private:
+  Arena frame_arena_;
+  Arena plane_arena_;
+  Workers one_worker_;
   std::unique_ptr<std::uint8_t[]> symbol_storage_;
 };
 

@@ -35,6 +35,7 @@ struct EncoderMemory {
 [[nodiscard]] EncoderMemory NewEncoderMemory(const Chain& chain);
 
 // Encodes a host view that CheckView accepts; `frame.geometry` and `frame.tokens` are the view's.
+// An arena or workers that `frame` lacks are made for the call.
 // Deterministic. `seconds` accumulates by stage name, conversions from and to the cache's dtype as
 // "convert". kBadInput names layer, plane and token of a value that is not finite where the
 // quantizer is real, or that a transform made so.

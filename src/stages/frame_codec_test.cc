@@ -235,11 +235,23 @@ TEST(FrameCodec, DecodesWithTheSettingsOfTheFrame) {
   EXPECT_LT(noise(right_out) * 20, noise(wrong_out));
 }
 
-TEST(FrameCodec, RefusesFramesThatNeedAnArtefact) {
+TEST(FrameCodec, RefusesAnArtefactThatNoStageNeeds) {
   const KvBuffer chunk = Sample();
   const auto frame = Rewrite(Encode("none", chunk.view()),
                              [](FrameHeader& header, auto&) { header.artefact = Filled(5); });
-  EXPECT_EQ(DecodeError(frame).code, ErrorCode::kUnsupported);
+  const Error error = DecodeError(frame);
+  EXPECT_EQ(error.code, ErrorCode::kCorruptData);
+  EXPECT_THAT(error.message, HasSubstr(Filled(5).hex()));
+}
+
+TEST(FrameCodec, RefusesThreadCountsThatCannotBe) {
+  for (const std::uint32_t threads : {0U, 257U}) {
+    const auto encoder = FrameEncoder::Create(ParseProfile("none").value(), {.threads = threads});
+    ASSERT_FALSE(encoder.has_value());
+    EXPECT_EQ(encoder.error().code, ErrorCode::kInvalidArgument);
+    EXPECT_THAT(encoder.error().message, HasSubstr("threads " + std::to_string(threads)));
+    EXPECT_FALSE(FrameDecoder::Create({.threads = threads}).has_value());
+  }
 }
 
 // Option combinations that cannot work are one line before any work, not a crash during it.

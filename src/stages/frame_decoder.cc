@@ -1,0 +1,141 @@
+// Decoding of the frame's wire format: the built-in stages over the executor.
+#include <string>
+#include <utility>
+
+#include "base/arena.h"
+#include "base/clock.h"
+#include "base/try.h"
+#include "base/workers.h"
+#include "frame/frame.h"
+#include "kvserve/codec.h"
+#include "pipeline/chain.h"
+#include "pipeline/reference_executor.h"
+#include "stages/frame_artefact.h"
+#include "stages/registry.h"
+#include "stages/without_throwing.h"
+
+namespace kvserve {
+namespace {
+
+constexpr const char* kFrame = "frame";
+
+// A section that is not there is empty; ReadFrame refuses unknown kinds and repeats.
+SectionBytes FindSections(const FrameView& frame) {
+  SectionBytes found;
+  for (const Section& section : frame.sections) {
+    switch (section.kind) {
+      case SectionKind::kClasses: found.classes = section.bytes; break;
+      case SectionKind::kSide: found.side = section.bytes; break;
+      case SectionKind::kSymbols: found.symbols = section.bytes; break;
+    }
+  }
+  return found;
+}
+
+Status CheckIdentity(const Fingerprint& wanted, const Fingerprint& found, const char* what) {
+  if (wanted.empty() || wanted == found) return {};
+  return MakeError(ErrorCode::kMismatch, "frame: " + std::string(what) + " is " + found.hex() +
+                                             " where " + wanted.hex() + " is wanted");
+}
+
+Status CheckRawSize(const FrameHeader& header, std::uint64_t max_raw_bytes) {
+  const std::uint64_t raw_bytes = RawBytes(header);
+  if (raw_bytes <= max_raw_bytes) return {};
+  return MakeError(ErrorCode::kResourceExhausted,
+                   "frame: raw size of " + std::to_string(raw_bytes) +
+                       " bytes is over the limit of " + std::to_string(max_raw_bytes));
+}
+
+Result<FrameView> ReadTimed(std::span<const std::byte> bytes, StageSeconds* seconds) {
+  const auto start = Clock::now();
+  auto frame = ReadFrame(bytes);
+  if (seconds != nullptr) (*seconds)[kFrame] += SecondsSince(start);
+  return frame;
+}
+
+// The planes of the frame as views without data. `geometry` outlives them.
+KvView ShapesOf(const FrameHeader& header, const KvGeometry& geometry) {
+  KvView shapes;
+  shapes.geometry = &geometry;
+  shapes.tokens = header.tokens;
+  for (const FrameLayer& layer : header.layers) {
+    PlaneView plane;
+    plane.dtype = header.dtype;
+    plane.tokens = layer.tokens.size();
+    plane.heads = layer.geometry.kv_heads;
+    LayerView view{layer.layer, layer.tokens, plane, plane};
+    view.k.dim = layer.geometry.k_dim;
+    view.v.dim = layer.geometry.v_dim;
+    shapes.layers.push_back(view);
+  }
+  return shapes;
+}
+
+Result<KvView> ResizeFor(const FrameHeader& header, const KvGeometry& geometry, KvBuffer& out) {
+  std::vector<KvBuffer::LayerTokens> layers;
+  for (const FrameLayer& layer : header.layers) layers.push_back({layer.layer, layer.tokens});
+  KVSERVE_TRY(out.Resize(geometry, header.tokens, layers));
+  return out.view();
+}
+
+}  // namespace
+
+struct FrameDecoder::State {
+  explicit State(CodecOptions given) : options(std::move(given)), workers(options.threads) {}
+
+  Result<std::size_t> Decode(std::span<const std::byte> bytes, const DecodeOptions& decode,
+                             KvBuffer& out, StageSeconds* seconds);
+
+  CodecOptions options;
+  Workers workers;
+  Arena arena;
+};
+
+Result<std::size_t> FrameDecoder::State::Decode(std::span<const std::byte> bytes,
+                                                const DecodeOptions& decode, KvBuffer& out,
+                                                StageSeconds* seconds) {
+  KVSERVE_ASSIGN(const FrameView frame, ReadTimed(bytes, seconds));
+  const FrameHeader& header = frame.header;
+  KVSERVE_TRY(CheckIdentity(decode.model, header.model, "model"));
+  KVSERVE_TRY(CheckIdentity(decode.key, header.key, "key"));
+  KVSERVE_ASSIGN(const Chain chain, Chain::Create(header.stages, BuiltinStages(), header.dtype,
+                                                  Device::kHost, ProfileOrigin::kFrame));
+  KVSERVE_TRY(CheckArtefactNamed(header, chain, options.calibration.get()));
+  KVSERVE_TRY(CheckRawSize(header, decode.max_raw_bytes));
+  const KvGeometry geometry = ModelGeometry(header);
+  FrameContext context;
+  context.geometry = &geometry;
+  context.tokens = header.tokens;
+  context.prompt_tokens = header.prompt_tokens;
+  context.arena = &arena;
+  context.workers = &workers;
+  if (chain.needs_artefact()) {
+    context.artefact = options.calibration.get();
+    KVSERVE_TRY(CheckArtefactFits(header, *context.artefact));
+  }
+  arena.Reset();
+  KVSERVE_TRY(DecodePlanes(
+      chain, FindSections(frame), context, ShapesOf(header, geometry),
+      [&] { return ResizeFor(header, geometry, out); }, seconds));
+  return frame.frame_bytes;
+}
+
+Result<FrameDecoder> FrameDecoder::Create(CodecOptions options) {
+  return WithoutThrowing([&]() -> Result<FrameDecoder> {
+    KVSERVE_TRY(CheckThreads(options.threads));
+    return FrameDecoder(std::make_unique<State>(std::move(options)));
+  });
+}
+
+FrameDecoder::FrameDecoder(std::unique_ptr<State> state) : state_(std::move(state)) {}
+FrameDecoder::FrameDecoder(FrameDecoder&&) noexcept = default;
+FrameDecoder& FrameDecoder::operator=(FrameDecoder&&) noexcept = default;
+FrameDecoder::~FrameDecoder() = default;
+
+Result<std::size_t> FrameDecoder::Decode(std::span<const std::byte> bytes,
+                                         const DecodeOptions& options, KvBuffer& out,
+                                         StageSeconds* seconds) {
+  return WithoutThrowing([&] { return state_->Decode(bytes, options, out, seconds); });
+}
+
+}  // namespace kvserve
