@@ -77,15 +77,18 @@ void Narrow(benchmark::State& state) {
 BENCHMARK(Narrow);
 
 void Hadamard(benchmark::State& state) {
+  const auto dim = static_cast<std::uint32_t>(state.range(0));
   auto values = Floats();
-  const auto signs = HadamardSigns(1, 0, PlaneKind::kKey, 8, 128);
+  std::vector<std::uint32_t> signs(kColumns / dim * dim);
+  HadamardSigns(1, 0, PlaneKind::kKey, dim, signs);
+  const auto rows = std::span(values).first(kValues / signs.size() * signs.size());
   for (auto _ : state) {
-    HadamardForward(values, signs, 128);
+    HadamardForward(rows, signs, dim);
     benchmark::ClobberMemory();
   }
-  SetBytes(state, 4 * kValues);
+  SetBytes(state, 4 * rows.size());
 }
-BENCHMARK(Hadamard);
+BENCHMARK(Hadamard)->Arg(64)->Arg(80)->Arg(128)->Arg(256)->Arg(512)->Arg(1024);
 
 void MinMaxAndQuantize(benchmark::State& state) {
   const auto values = Floats();

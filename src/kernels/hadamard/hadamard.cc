@@ -1,10 +1,13 @@
-// Constant-geometry form: each pass reads (i, i + n/2) and writes (2i, 2i + 1), so that every pass
-// is the same whole-vector loop; log2(n) passes rotate the index bits back to natural order. The
-// additions are those of the in-place form with strides n/2 .. 1, hence the same bits.
+// A part of up to kLargest values lives in registers: strides of whole vectors are additions
+// between registers, smaller ones swap lanes and take one multiply-add with +-1, which rounds as
+// the addition does, so the bits are those of the plain butterflies. Larger parts first go through
+// passes in memory. Signs and scale are applied as values are loaded, or signs as they are stored.
 #include "kernels/hadamard/hadamard.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
+#include <type_traits>
 #include <utility>
 
 #include "kernels/isa/isa.h"
@@ -20,77 +23,233 @@ namespace HWY_NAMESPACE {
 namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
-using F32 = hn::ScalableTag<float>;
-using U32 = hn::RebindToUnsigned<F32>;
+// What is done to values besides the butterflies.
+struct Scaled {  // on loading
+  static constexpr bool kScale = true, kSignIn = false, kSignOut = false;
+};
+struct SignedScaled {
+  static constexpr bool kScale = true, kSignIn = true, kSignOut = false;
+};
+struct ScaledThenSigned {
+  static constexpr bool kScale = true, kSignIn = false, kSignOut = true;
+};
+struct Plain {
+  static constexpr bool kScale = false, kSignIn = false, kSignOut = false;
+};
+struct ThenSigned {
+  static constexpr bool kScale = false, kSignIn = false, kSignOut = true;
+};
 
-// One pass over n values; n is at least two vectors.
-HWY_INLINE void Pass(const float* HWY_RESTRICT in, float* HWY_RESTRICT out, std::size_t n) {
-  const F32 df;
-  const std::size_t lanes = hn::Lanes(df);
-  for (std::size_t i = 0; i < n / 2; i += lanes) {
-    const auto a = hn::LoadU(df, in + i);
-    const auto b = hn::LoadU(df, in + i + n / 2);
-    hn::StoreInterleaved2(hn::Add(a, b), hn::Sub(a, b), df, out + 2 * i);
+template <typename Steps, class D, class V>
+HWY_INLINE V OnLoad(D d, V v, const std::uint32_t* signs, V scale) {
+  if constexpr (Steps::kSignIn) {
+    v = hn::Xor(v, hn::BitCast(d, hn::LoadU(hn::RebindToUnsigned<D>(), signs)));
   }
+  if constexpr (Steps::kScale) v = hn::Mul(v, scale);
+  return v;
 }
 
-void PassSmall(const float* HWY_RESTRICT in, float* HWY_RESTRICT out, std::size_t n) {
-  for (std::size_t i = 0; i < n / 2; ++i) {
-    const float a = in[i];
-    const float b = in[i + n / 2];
-    out[2 * i] = a + b;
-    out[2 * i + 1] = a - b;
+template <typename Steps, class D, class V>
+HWY_INLINE V OnStore(D d, V v, const std::uint32_t* signs) {
+  if constexpr (Steps::kSignOut) {
+    v = hn::Xor(v, hn::BitCast(d, hn::LoadU(hn::RebindToUnsigned<D>(), signs)));
   }
+  return v;
 }
 
-// All passes over a part already in `values`; `scratch` holds n values. Ends in `values`.
-void TransformPart(float* values, float* scratch, std::size_t n) {
-  float* in = values;
-  float* out = scratch;
-  const bool whole_vectors = n >= 2 * hn::Lanes(F32());
-  for (std::size_t left = n; left > 1; left /= 2) {
-    if (whole_vectors) {
-      Pass(in, out, n);
-    } else {
-      PassSmall(in, out, n);
+// The oracle's order, for what is smaller than any vector.
+template <typename Steps>
+void SmallPart(float* values, const std::uint32_t* signs, float scale, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) {
+    if constexpr (Steps::kSignIn) {
+      values[i] = std::bit_cast<float>(std::bit_cast<std::uint32_t>(values[i]) ^ signs[i]);
     }
-    std::swap(in, out);
+    values[i] *= scale;
   }
-  if (in != values) {
-    for (std::size_t i = 0; i < n; ++i) values[i] = in[i];
+  for (std::size_t stride = n / 2; stride > 0; stride /= 2) {
+    for (std::size_t i = 0; i < n; ++i) {
+      if ((i & stride) != 0) continue;
+      const float a = values[i];
+      const float b = values[i + stride];
+      values[i] = a + b;
+      values[i + stride] = a - b;
+    }
+  }
+  if constexpr (Steps::kSignOut) {
+    for (std::size_t i = 0; i < n; ++i) {
+      values[i] = std::bit_cast<float>(std::bit_cast<std::uint32_t>(values[i]) ^ signs[i]);
+    }
   }
 }
 
-// values[i] = (values[i] ^ signs[i]) * scale; a null `signs` leaves the sign.
-void Scale(float* values, const std::uint32_t* signs, float scale, std::size_t n) {
-  const F32 df;
-  const U32 du;
-  const std::size_t lanes = hn::Lanes(df);
-  std::size_t i = 0;
-  for (; i + lanes <= n; i += lanes) {
-    auto v = hn::LoadU(df, values + i);
-    if (signs != nullptr) v = hn::Xor(v, hn::BitCast(df, hn::LoadU(du, signs + i)));
-    hn::StoreU(hn::Mul(v, hn::Set(df, scale)), df, values + i);
-  }
-  for (; i < n; ++i) {
-    const auto sign = signs != nullptr ? signs[i] : 0U;
-    values[i] = std::bit_cast<float>(std::bit_cast<std::uint32_t>(values[i]) ^ sign) * scale;
+template <typename Steps>
+void SmallParts(float* values, std::size_t count, std::size_t dim, const std::uint32_t* signs,
+                std::size_t heads, std::size_t n) {
+  const auto scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(n)));
+  for (std::size_t i = 0, head = 0; i < count; ++i) {
+    SmallPart<Steps>(values + i * dim, signs + head * dim, scale, n);
+    head = head + 1 == heads ? 0 : head + 1;
   }
 }
+
+#if HWY_TARGET != HWY_SCALAR
+
+// Registers that hold a part: 16 of 32, or 8 of 16.
+constexpr std::size_t kLargest =
+    (HWY_TARGET <= HWY_AVX3 ? 16 : 8) * hn::MaxLanes(hn::ScalableTag<float>());
+
+// +1 where (lane & stride) is 0, else -1, for strides 1, 2, 4, 8.
+HWY_ALIGN constexpr float kLaneSigns[4][16] = {
+    {1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1},
+    {1, 1, -1, -1, 1, 1, -1, -1, 1, 1, -1, -1, 1, 1, -1, -1},
+    {1, 1, 1, 1, -1, -1, -1, -1, 1, 1, 1, 1, -1, -1, -1, -1},
+    {1, 1, 1, 1, 1, 1, 1, 1, -1, -1, -1, -1, -1, -1, -1, -1},
+};
+
+// Lane i gets lane i ^ stride.
+template <std::size_t kStride, class D, class V>
+HWY_INLINE V SwapLanes(D d, V v) {
+  if constexpr (kStride == 1) return hn::Shuffle2301(v);
+  if constexpr (kStride == 2) return hn::Shuffle1032(v);
+  if constexpr (kStride == 4) return hn::SwapAdjacentBlocks(v);
+  if constexpr (kStride == 8) return hn::ConcatLowerUpper(d, v, v);
+}
+
+// The helpers below unroll over registers by index sequences: arrays that are only indexed by
+// constants stay in registers with every compiler.
+template <std::size_t kStride, std::size_t kPair, class V, std::size_t kCount>
+HWY_INLINE void Butterfly(V (&v)[kCount]) {
+  constexpr std::size_t kFirst = kPair / kStride * 2 * kStride + kPair % kStride;
+  const V a = v[kFirst];
+  const V b = v[kFirst + kStride];
+  v[kFirst] = hn::Add(a, b);
+  v[kFirst + kStride] = hn::Sub(a, b);
+}
+
+template <std::size_t kStride, class V, std::size_t kCount, std::size_t... kPairs>
+HWY_INLINE void BetweenRegisters(V (&v)[kCount], std::index_sequence<kPairs...> pairs) {
+  if constexpr (kStride > 0) {
+    (Butterfly<kStride, kPairs>(v), ...);
+    BetweenRegisters<kStride / 2>(v, pairs);
+  }
+}
+
+template <std::size_t kStride, class D, class V, std::size_t kCount, std::size_t... kAll>
+HWY_INLINE void WithinRegisters(D d, V (&v)[kCount], std::index_sequence<kAll...> all) {
+  if constexpr (kStride > 0) {
+    const V signs = hn::LoadU(d, kLaneSigns[std::countr_zero(kStride)]);
+    ((v[kAll] = hn::MulAdd(v[kAll], signs, SwapLanes<kStride>(d, v[kAll]))), ...);
+    WithinRegisters<kStride / 2>(d, v, all);
+  }
+}
+
+template <typename Steps, class D, std::size_t... kAll>
+HWY_INLINE void RegisterPart(D d, float* values, const std::uint32_t* signs, hn::Vec<D> scale,
+                             std::index_sequence<kAll...> all) {
+  constexpr std::size_t kLanes = hn::MaxLanes(D());
+  constexpr std::size_t kCount = sizeof...(kAll);
+  hn::Vec<D> v[kCount] = {
+      OnLoad<Steps>(d, hn::LoadU(d, values + kAll * kLanes), signs + kAll * kLanes, scale)...};
+  BetweenRegisters<kCount / 2>(v, std::make_index_sequence<kCount / 2>());
+  WithinRegisters<kLanes / 2>(d, v, all);
+  (hn::StoreU(OnStore<Steps>(d, v[kAll], signs + kAll * kLanes), d, values + kAll * kLanes), ...);
+}
+
+template <std::size_t kSize, typename Steps>
+void RegisterParts(float* values, std::size_t count, std::size_t dim, const std::uint32_t* signs,
+                   std::size_t heads) {
+  using D = hn::CappedTag<float, kSize>;
+  const auto scale = hn::Set(D(), static_cast<float>(1.0 / std::sqrt(static_cast<double>(kSize))));
+  for (std::size_t i = 0, head = 0; i < count; ++i) {
+    RegisterPart<Steps>(D(), values + i * dim, signs + head * dim, scale,
+                        std::make_index_sequence<kSize / hn::MaxLanes(D())>());
+    head = head + 1 == heads ? 0 : head + 1;
+  }
+}
+
+// The two largest strides of n values in memory.
+template <typename Steps>
+void MemoryPass(float* values, const std::uint32_t* signs, float scale, std::size_t n) {
+  const hn::ScalableTag<float> d;
+  using V = hn::Vec<decltype(d)>;
+  const V factor = hn::Set(d, scale);
+  const std::size_t step = n / 4;
+  for (std::size_t i = 0; i < step; i += hn::MaxLanes(d)) {
+    V v[4] = {OnLoad<Steps>(d, hn::LoadU(d, values + i), signs + i, factor),
+              OnLoad<Steps>(d, hn::LoadU(d, values + i + step), signs + i + step, factor),
+              OnLoad<Steps>(d, hn::LoadU(d, values + i + 2 * step), signs + i + 2 * step, factor),
+              OnLoad<Steps>(d, hn::LoadU(d, values + i + 3 * step), signs + i + 3 * step, factor)};
+    BetweenRegisters<2>(v, std::make_index_sequence<2>());
+    hn::StoreU(v[0], d, values + i);
+    hn::StoreU(v[1], d, values + i + step);
+    hn::StoreU(v[2], d, values + i + 2 * step);
+    hn::StoreU(v[3], d, values + i + 3 * step);
+  }
+}
+
+// More values than registers hold: passes over quarters until they fit.
+template <typename Steps>
+void LargePart(float* values, const std::uint32_t* signs, float scale, std::size_t n) {
+  using Rest = std::conditional_t<Steps::kSignOut, ThenSigned, Plain>;
+  MemoryPass<Steps>(values, signs, scale, n);
+  const std::size_t quarter = n / 4;
+  if (quarter == kLargest) return RegisterParts<kLargest, Rest>(values, 4, quarter, signs, 4);
+  if (quarter < kLargest) return RegisterParts<kLargest / 2, Rest>(values, 4, quarter, signs, 4);
+  for (std::size_t i = 0; i < n; i += quarter) {
+    LargePart<Rest>(values + i, signs + i, 1.0F, quarter);
+  }
+}
+
+template <typename Steps>
+void LargeParts(float* values, std::size_t count, std::size_t dim, const std::uint32_t* signs,
+                std::size_t heads, std::size_t n) {
+  const auto scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(n)));
+  for (std::size_t i = 0; i < count; ++i) {
+    LargePart<Steps>(values + i * dim, signs + i % heads * dim, scale, n);
+  }
+}
+
+// The part of n values at the start of each of `count` head vectors, beginning with head 0.
+template <typename Steps, std::size_t kSize = 4>
+void Parts(float* values, std::size_t count, std::size_t dim, const std::uint32_t* signs,
+           std::size_t heads, std::size_t n) {
+  if (n < kSize) return SmallParts<Steps>(values, count, dim, signs, heads, n);
+  if (n == kSize) return RegisterParts<kSize, Steps>(values, count, dim, signs, heads);
+  if constexpr (kSize < kLargest) {
+    Parts<Steps, 2 * kSize>(values, count, dim, signs, heads, n);
+  } else {
+    LargeParts<Steps>(values, count, dim, signs, heads, n);
+  }
+}
+
+#else
+
+template <typename Steps>
+void Parts(float* values, std::size_t count, std::size_t dim, const std::uint32_t* signs,
+           std::size_t heads, std::size_t n) {
+  SmallParts<Steps>(values, count, dim, signs, heads, n);
+}
+
+#endif
 
 }  // namespace
 
+// Rows are taken few at a time, so that the parts of a vector after the first find it in L1.
 void TransformRows(float* values, std::size_t count, const std::uint32_t* signs,
-                   std::size_t sign_count, std::size_t dim, bool forward, float* scratch) {
-  for (std::size_t at = 0; at < count; at += dim) {
-    const std::uint32_t* head_signs = signs + at % sign_count;
+                   std::size_t sign_count, std::size_t dim, bool forward) {
+  constexpr std::size_t kBlock = 4096;
+  const std::size_t heads = sign_count / dim;
+  const std::size_t block = std::max<std::size_t>(1, kBlock / sign_count) * sign_count;
+  for (std::size_t at = 0; at < count; at += block) {
+    const std::size_t vectors = std::min(block, count - at) / dim;
     for (std::size_t begin = 0; begin < dim;) {
       const std::size_t n = std::bit_floor(dim - begin);
-      const auto scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(n)));
       float* part = values + at + begin;
-      Scale(part, forward ? head_signs + begin : nullptr, scale, n);
-      TransformPart(part, scratch, n);
-      if (!forward) Scale(part, head_signs + begin, 1.0F, n);
+      if (forward) {
+        Parts<SignedScaled>(part, vectors, dim, signs + begin, heads, n);
+      } else {
+        Parts<ScaledThenSigned>(part, vectors, dim, signs + begin, heads, n);
+      }
       begin += n;
     }
   }
@@ -105,27 +264,18 @@ namespace kvserve {
 
 HWY_EXPORT(TransformRows);
 
-namespace {
-
-void Dispatch(std::span<float> values, std::span<const std::uint32_t> signs, std::uint32_t dim,
-              bool forward) {
-  std::vector<float> scratch(std::bit_floor(dim));
-  HWY_DYNAMIC_DISPATCH(TransformRows)
-  (values.data(), values.size(), signs.data(), signs.size(), dim, forward, scratch.data());
-}
-
-}  // namespace
-
 void HadamardForward(std::span<float> values, std::span<const std::uint32_t> signs,
                      std::uint32_t dim) {
   if (UseScalarKernels()) return HadamardForwardRef(values, signs, dim);
-  Dispatch(values, signs, dim, true);
+  HWY_DYNAMIC_DISPATCH(TransformRows)
+  (values.data(), values.size(), signs.data(), signs.size(), dim, true);
 }
 
 void HadamardInverse(std::span<float> values, std::span<const std::uint32_t> signs,
                      std::uint32_t dim) {
   if (UseScalarKernels()) return HadamardInverseRef(values, signs, dim);
-  Dispatch(values, signs, dim, false);
+  HWY_DYNAMIC_DISPATCH(TransformRows)
+  (values.data(), values.size(), signs.data(), signs.size(), dim, false);
 }
 
 }  // namespace kvserve

@@ -44,19 +44,18 @@ std::uint64_t Mix(std::uint64_t x) {
 
 }  // namespace
 
-std::vector<std::uint32_t> HadamardSigns(std::uint32_t seed, std::uint32_t layer, PlaneKind kind,
-                                         std::uint32_t heads, std::uint32_t dim) {
-  std::vector<std::uint32_t> signs(std::size_t{heads} * dim);
-  for (std::uint32_t head = 0; head < heads; ++head) {
-    const std::uint64_t plane = (std::uint64_t{layer} << 1) | static_cast<std::uint64_t>(kind);
-    const std::uint64_t key = Mix(Mix((std::uint64_t{seed} << 32) | plane) + head);
-    for (std::uint32_t d = 0; d < dim; ++d) {
-      const std::uint64_t word = Mix(key + (d / 64 + 1) * 0x9E3779B97F4A7C15U);
-      signs[std::size_t{head} * dim + d] = static_cast<std::uint32_t>((word >> (d % 64)) & 1U)
-                                           << 31;
+void HadamardSigns(std::uint32_t seed, std::uint32_t layer, PlaneKind kind, std::uint32_t dim,
+                   std::span<std::uint32_t> signs) {
+  const std::uint64_t plane = (std::uint64_t{layer} << 1) | static_cast<std::uint64_t>(kind);
+  const std::uint64_t base = Mix((std::uint64_t{seed} << 32) | plane);
+  for (std::size_t head = 0; head * dim < signs.size(); ++head) {
+    const std::uint64_t key = Mix(base + head);
+    std::uint64_t word = 0;
+    for (std::uint32_t d = 0; d < dim; ++d, word >>= 1) {
+      if (d % 64 == 0) word = Mix(key + (d / 64 + 1) * 0x9E3779B97F4A7C15U);
+      signs[head * dim + d] = static_cast<std::uint32_t>(word & 1U) << 31;
     }
   }
-  return signs;
 }
 
 void HadamardForwardRef(std::span<float> values, std::span<const std::uint32_t> signs,

@@ -12,8 +12,8 @@
 namespace kvserve {
 namespace {
 
-constexpr std::uint32_t kDims[] = {1,   2,   3,   7,   64,  80,  96,  100,
-                                   112, 120, 128, 192, 256, 512, 576, 1000};
+constexpr std::uint32_t kDims[] = {1,   2,   3,   4,   7,   8,   16,  31,  32,   64,   80,   96,
+                                   100, 112, 120, 128, 192, 256, 512, 576, 1000, 1024, 2048, 8192};
 
 std::vector<float> Gaussian(std::size_t count, unsigned seed) {
   std::mt19937 random(seed);
@@ -21,6 +21,13 @@ std::vector<float> Gaussian(std::size_t count, unsigned seed) {
   std::vector<float> values(count);
   for (float& value : values) value = normal(random);
   return values;
+}
+
+std::vector<std::uint32_t> Signs(std::uint32_t seed, std::uint32_t layer, PlaneKind kind,
+                                 std::uint32_t heads, std::uint32_t dim) {
+  std::vector<std::uint32_t> signs(std::size_t{heads} * dim);
+  HadamardSigns(seed, layer, kind, dim, signs);
+  return signs;
 }
 
 double Norm(std::span<const float> values) {
@@ -31,8 +38,8 @@ double Norm(std::span<const float> values) {
 
 TEST(Hadamard, EveryTargetGivesTheOraclesBits) {
   for (const auto dim : kDims) {
-    const auto signs = HadamardSigns(5, 3, PlaneKind::kKey, 3, dim);
-    const auto input = Gaussian(std::size_t{4} * 3 * dim, dim);
+    const auto signs = Signs(5, 3, PlaneKind::kKey, 3, dim);
+    const auto input = Gaussian(std::size_t{4 + 1200 / dim} * 3 * dim, dim);  // several blocks
     auto forward = input;
     auto inverse = input;
     HadamardForwardRef(forward, signs, dim);
@@ -50,7 +57,7 @@ TEST(Hadamard, EveryTargetGivesTheOraclesBits) {
 
 TEST(Hadamard, InverseUndoesForwardAndNormIsKept) {
   for (const auto dim : kDims) {
-    const auto signs = HadamardSigns(0x3333, 0, PlaneKind::kValue, 2, dim);
+    const auto signs = Signs(0x3333, 0, PlaneKind::kValue, 2, dim);
     const auto input = Gaussian(std::size_t{2} * dim, dim + 1);
     auto values = input;
     HadamardForward(values, signs, dim);
@@ -63,7 +70,7 @@ TEST(Hadamard, InverseUndoesForwardAndNormIsKept) {
 
 TEST(Hadamard, SpreadsOneOutlierEvenlyOverItsPart) {
   constexpr std::uint32_t kDim = 80;  // 64 + 16
-  const auto signs = HadamardSigns(1, 1, PlaneKind::kKey, 1, kDim);
+  const auto signs = Signs(1, 1, PlaneKind::kKey, 1, kDim);
   std::vector<float> values(kDim, 0.0F);
   values[5] = 8.0F;
   values[70] = 4.0F;
@@ -73,7 +80,7 @@ TEST(Hadamard, SpreadsOneOutlierEvenlyOverItsPart) {
 
 TEST(Hadamard, LargestValuesDoNotOverflowOnTheWay) {
   constexpr std::uint32_t kDim = 128;
-  const auto signs = HadamardSigns(1, 1, PlaneKind::kKey, 1, kDim);
+  const auto signs = Signs(1, 1, PlaneKind::kKey, 1, kDim);
   std::vector<float> values(kDim, 0.0F);
   for (std::uint32_t d = 0; d < 100; ++d) values[d] = signs[d] == 0 ? 3e37F : -3e37F;
   HadamardForward(values, signs, kDim);
@@ -83,7 +90,7 @@ TEST(Hadamard, LargestValuesDoNotOverflowOnTheWay) {
 
 TEST(HadamardSigns, ArePinned) {
   // On the wire by their seed: a change of these bits would garble every stored frame.
-  const auto signs = HadamardSigns(0x3333, 7, PlaneKind::kValue, 2, 64);
+  const auto signs = Signs(0x3333, 7, PlaneKind::kValue, 2, 64);
   std::uint64_t first = 0;
   std::uint64_t second = 0;
   for (std::size_t d = 0; d < 64; ++d) {
@@ -99,7 +106,7 @@ TEST(HadamardSigns, DifferByLayerPlaneHeadAndSeed) {
   for (const std::uint32_t seed : {1U, 2U, 0x7FFFFFFFU}) {
     for (std::uint32_t layer = 0; layer < 4; ++layer) {
       for (const auto kind : {PlaneKind::kKey, PlaneKind::kValue}) {
-        const auto signs = HadamardSigns(seed, layer, kind, 3, 64);
+        const auto signs = Signs(seed, layer, kind, 3, 64);
         for (int head = 0; head < 3; ++head) {
           seen.insert({signs.begin() + head * 64, signs.begin() + head * 64 + 64});
         }

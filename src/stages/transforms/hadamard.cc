@@ -2,6 +2,7 @@
 // spread over all of them and coefficients look Gaussian. Nothing is sent: the seed is a parameter.
 #include "kernels/hadamard/hadamard.h"
 
+#include "base/try.h"
 #include "pipeline/stage.h"
 
 namespace kvserve {
@@ -37,28 +38,50 @@ constexpr StageInfo kInfo = {
     .summary = "Walsh-Hadamard rotation of each head with random signs",
 };
 
-class Hadamard : public Transform {
+struct Signs : PlaneState {
+  std::span<const std::uint32_t> masks;  // [head, dim]
+};
+
+class Hadamard : public Transform, public RowTransform {
  public:
   explicit Hadamard(const Settings& settings) : settings_(settings) {}
 
   Status Forward(const PlaneContext& plane, RealPlane values, ByteWriter& /*side*/) const override {
-    if (On(plane)) HadamardForward(values.span(), Signs(plane, values), values.dim);
+    KVSERVE_ASSIGN(const auto* state, Open(plane, {values.tokens, values.heads, values.dim}));
+    ForwardRows(state, 0, values);
     return {};
   }
 
   Status Inverse(const PlaneContext& plane, RealPlane values, ByteReader& /*side*/) const override {
-    if (On(plane)) HadamardInverse(values.span(), Signs(plane, values), values.dim);
+    KVSERVE_ASSIGN(const auto* state, Open(plane, {values.tokens, values.heads, values.dim}));
+    InverseRows(state, 0, values);
     return {};
   }
 
- private:
-  [[nodiscard]] bool On(const PlaneContext& plane) const {
-    return settings_.integer(kOn, plane.kind) != 0;
+  [[nodiscard]] const RowTransform* rows() const override { return this; }
+
+  // Null where the rotation is off.
+  [[nodiscard]] Result<const PlaneState*> Open(const PlaneContext& plane,
+                                               PlaneShape shape) const override {
+    if (settings_.integer(kOn, plane.kind) == 0) return nullptr;
+    auto* signs = plane.arena->New<Signs>();
+    const auto masks = plane.arena->Take<std::uint32_t>(shape.columns());
+    HadamardSigns(settings_.integer(kSeed), plane.layer, plane.kind, shape.dim, masks);
+    signs->masks = masks;
+    return signs;
   }
-  [[nodiscard]] std::vector<std::uint32_t> Signs(const PlaneContext& plane,
-                                                 const RealPlane& values) const {
-    return HadamardSigns(settings_.integer(kSeed), plane.layer, plane.kind, values.heads,
-                         values.dim);
+  void ForwardRows(const PlaneState* state, std::uint32_t /*first_row*/,
+                   RealPlane rows) const override {
+    if (state != nullptr) HadamardForward(rows.span(), Masks(state), rows.dim);
+  }
+  void InverseRows(const PlaneState* state, std::uint32_t /*first_row*/,
+                   RealPlane rows) const override {
+    if (state != nullptr) HadamardInverse(rows.span(), Masks(state), rows.dim);
+  }
+
+ private:
+  static std::span<const std::uint32_t> Masks(const PlaneState* state) {
+    return static_cast<const Signs*>(state)->masks;
   }
 
   Settings settings_;

@@ -32,10 +32,17 @@ std::vector<float> Values() {
   return values;
 }
 
-std::vector<float> Forward(const Transform& transform, PlaneKind kind, std::vector<float> values) {
+PlaneContext Plane(PlaneKind kind, Arena& arena) {
   PlaneContext plane;
   plane.layer = 3;
   plane.kind = kind;
+  plane.arena = &arena;
+  return plane;
+}
+
+std::vector<float> Forward(const Transform& transform, PlaneKind kind, std::vector<float> values) {
+  Arena arena;
+  const PlaneContext plane = Plane(kind, arena);
   std::vector<std::byte> side;
   ByteWriter writer(side);
   EXPECT_TRUE(transform.Forward(plane, {values.data(), kTokens, kHeads, kDim}, writer));
@@ -44,9 +51,8 @@ std::vector<float> Forward(const Transform& transform, PlaneKind kind, std::vect
 }
 
 std::vector<float> Inverse(const Transform& transform, PlaneKind kind, std::vector<float> values) {
-  PlaneContext plane;
-  plane.layer = 3;
-  plane.kind = kind;
+  Arena arena;
+  const PlaneContext plane = Plane(kind, arena);
   ByteReader reader({});
   EXPECT_TRUE(transform.Inverse(plane, {values.data(), kTokens, kHeads, kDim}, reader));
   return values;
@@ -74,6 +80,26 @@ TEST(HadamardStage, SwitchedOffPlanesAreLeftAlone) {
   EXPECT_EQ(Forward(*k_only, PlaneKind::kValue, values), values);
   EXPECT_EQ(Inverse(*k_only, PlaneKind::kValue, values), values);
   EXPECT_NE(Forward(*k_only, PlaneKind::kKey, values), values);
+}
+
+TEST(HadamardStage, GivesTheSameRowByRow) {
+  const auto transform = Make(7, 1, 0);
+  ASSERT_NE(transform->rows(), nullptr);
+  for (const auto kind : {PlaneKind::kKey, PlaneKind::kValue}) {
+    const auto whole = Forward(*transform, kind, Values());
+    auto rows = Values();
+    Arena arena;
+    const auto state = transform->rows()->Open(Plane(kind, arena), {kTokens, kHeads, kDim});
+    ASSERT_TRUE(state.has_value());
+    for (std::uint32_t first = 0; first < kTokens; first += 2) {
+      const std::uint32_t count = std::min(2U, kTokens - first);
+      const RealPlane tile{&rows[std::size_t{first} * kHeads * kDim], count, kHeads, kDim};
+      transform->rows()->ForwardRows(*state, first, tile);
+    }
+    EXPECT_EQ(rows, whole);
+    transform->rows()->InverseRows(*state, 0, {rows.data(), kTokens, kHeads, kDim});
+    EXPECT_EQ(rows, Inverse(*transform, kind, whole));
+  }
 }
 
 }  // namespace
