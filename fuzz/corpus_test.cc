@@ -6,12 +6,14 @@
 #include <iterator>
 #include <set>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "decode_contract.h"
 #include "frame/frame.h"
 #include "kvserve/codec.h"
 #include "sealed_frame.h"
+#include "stage_seeds.h"
 #include "stages/registry.h"
 
 namespace kvserve::fuzzing {
@@ -62,6 +64,19 @@ TEST(Corpus, StageSeedsDecodeAndUseEveryStage) {
         << entry.info->name
         << " is in no seed: run make_fuzz_corpus tests/golden/frames fuzz/corpus";
   }
+}
+
+TEST(Corpus, HoldsTheSeedsOfEveryStage) {
+  const auto expect_in = [](const char* target) {
+    const auto folder = std::filesystem::path(KVSERVE_CORPUS_DIR) / target;
+    return [folder](const std::string& name, const std::vector<std::uint8_t>&) {
+      EXPECT_TRUE(std::filesystem::exists(folder / name))
+          << name << ": run make_fuzz_corpus tests/golden/frames fuzz/corpus";
+    };
+  };
+  MakeCodecSeeds(expect_in("codec_fuzzer"));
+  MakePlaneSeeds(expect_in("plane_fuzzer"));
+  MakeIsaSeeds(expect_in("isa_fuzzer"));
 }
 
 // What a fuzzer does, in full for one bit: the envelope stays sound, so the flip reaches the

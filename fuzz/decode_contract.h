@@ -55,19 +55,25 @@ inline void CheckSame(const ConstKvView& a, const ConstKvView& b, const char* wh
   }
 }
 
-// Pins the oracles for a scope; results must be those of the machine's best instruction set.
-class ScalarKernels {
+// Pins an instruction set for a scope; results must be those of the machine's best.
+class PinnedKernels {
  public:
-  ScalarKernels() : before_(ActiveIsa()) { Pin("scalar"); }
-  ~ScalarKernels() { Pin(before_); }
-  ScalarKernels(const ScalarKernels&) = delete;
-  ScalarKernels& operator=(const ScalarKernels&) = delete;
+  explicit PinnedKernels(std::string_view isa) : before_(ActiveIsa()) { Pin(isa); }
+  ~PinnedKernels() { Pin(before_); }
+  PinnedKernels(const PinnedKernels&) = delete;
+  PinnedKernels& operator=(const PinnedKernels&) = delete;
 
  private:
   static void Pin(std::string_view name) {
     if (!SetIsa(name)) Fail("cannot pin " + std::string(name));
   }
   std::string before_;
+};
+
+// The oracles for a scope.
+class ScalarKernels : private PinnedKernels {
+ public:
+  ScalarKernels() : PinnedKernels("scalar") {}
 };
 
 }  // namespace kvserve::fuzzing

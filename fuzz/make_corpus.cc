@@ -1,6 +1,7 @@
 // make_corpus FRAMES OUT: the committed seeds of the fuzz targets, from a folder of good frames.
 // Deterministic. Each frame is a seed of both targets; of the small ones also damaged forms, so
-// that a replay walks the error paths.
+// that a replay walks the error paths. Seeds of the other targets are made from the stage table; a
+// new stage adds files and changes none.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -11,7 +12,9 @@
 #include <string>
 #include <vector>
 
+#include "base/hash.h"
 #include "sealed_frame.h"
+#include "stage_seeds.h"
 #include "stages/registry.h"
 
 namespace {
@@ -74,8 +77,11 @@ std::vector<std::string> NamesOf(kvserve::StageKind kind) {
   return names;
 }
 
-// The layout is roundtrip_fuzzer.cc's: profile text, shape, values.
-void WriteRoundTrip(const fs::path& folder, const std::string& text, std::uint8_t choice) {
+// The layout is roundtrip_fuzzer.cc's: profile text, shape, values. The text decides dtype and
+// shape.
+void WriteRoundTrip(const fs::path& folder, const std::string& text) {
+  const auto choice =
+      static_cast<std::uint8_t>(kvserve::Hash64(std::as_bytes(std::span(text))) % 32);
   Bytes seed{static_cast<std::byte>(text.size())};
   for (const char c : text) seed.push_back(static_cast<std::byte>(c));
   for (const std::uint8_t field : {choice, std::uint8_t{1}, std::uint8_t{23}}) {
@@ -89,20 +95,27 @@ void WriteRoundTrip(const fs::path& folder, const std::string& text, std::uint8_
   Write(folder / name, seed);
 }
 
+// Every quantizer with every codec, and each transform in one chain.
 void WriteRoundTrips(const fs::path& folder) {
-  std::uint8_t choice = 0;
-  auto starts = NamesOf(kvserve::StageKind::kTransform);
-  for (auto& start : starts) start += "|";
-  starts.emplace_back();
-  for (const auto& start : starts) {
-    for (const auto& quantizer : NamesOf(kvserve::StageKind::kQuantizer)) {
-      for (const auto& codec : NamesOf(kvserve::StageKind::kCodec)) {
-        std::string text = start;
-        text.append(quantizer).append("|").append(codec);
-        WriteRoundTrip(folder, text, choice++);
-      }
+  for (const auto& quantizer : NamesOf(kvserve::StageKind::kQuantizer)) {
+    for (const auto& codec : NamesOf(kvserve::StageKind::kCodec)) {
+      WriteRoundTrip(folder, std::string(quantizer).append("|").append(codec));
     }
   }
+  for (const auto& transform : NamesOf(kvserve::StageKind::kTransform)) {
+    WriteRoundTrip(folder, transform + "|uniform|rans");
+  }
+}
+
+// Damaged forms only where a decoder reads: an encoder takes any bytes.
+kvserve::fuzzing::WriteSeed Into(const fs::path& folder, const std::string& damaged) {
+  fs::create_directories(folder);
+  return [folder, damaged](const std::string& name, const std::vector<std::uint8_t>& seed) {
+    const auto bytes = std::as_bytes(std::span(seed));
+    const Bytes copy(bytes.begin(), bytes.end());
+    if (!damaged.empty() && name.ends_with(damaged)) return WriteSeeds(folder, name, copy);
+    Write(folder / name, copy);
+  };
 }
 
 }  // namespace
@@ -118,6 +131,9 @@ int main(int argc, char** argv) {
   fs::create_directories(frames);
   fs::create_directories(round_trips);
   WriteRoundTrips(round_trips);
+  kvserve::fuzzing::MakeCodecSeeds(Into(fs::path(argv[2]) / "codec_fuzzer", "mixed"));
+  kvserve::fuzzing::MakePlaneSeeds(Into(fs::path(argv[2]) / "plane_fuzzer", ""));
+  kvserve::fuzzing::MakeIsaSeeds(Into(fs::path(argv[2]) / "isa_fuzzer", ""));
   fs::create_directories(stages);
   for (const auto& entry : fs::directory_iterator(argv[1])) {
     const Bytes frame = Read(entry.path());

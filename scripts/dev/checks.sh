@@ -16,6 +16,15 @@ without_aslr() {
   fi
 }
 
+# One line: executions, executions per second, covered edges.
+fuzz_figures() {
+  awk -v name="$1" '
+    /stat::number_of_executed_units/ { executions = $2 }
+    /stat::average_exec_per_sec/ { rate = $2 }
+    match($0, /cov: [0-9]+/) { edges = substr($0, RSTART + 5, RLENGTH - 5) }
+    END { printf "%s: %d executions, %d/s, %d edges\n", name, executions, rate, edges }' "$2"
+}
+
 fuzz_all() {
   local seconds=$1 target name
   shopt -s nullglob
@@ -29,7 +38,7 @@ fuzz_all() {
     step "fuzz $name for $seconds s" quietly "fuzz-$name" "$target" -max_total_time="$seconds" \
       -rss_limit_mb=2048 -timeout=20 -print_final_stats=1 \
       -artifact_prefix="build/fuzz/findings/$name-" "${corpora[@]}"
-    grep -E 'stat::|DONE' "$LOGS/fuzz-$name.log" || true
+    fuzz_figures "$name" "$LOGS/fuzz-$name.log"
   done
 }
 

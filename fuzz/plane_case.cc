@@ -1,0 +1,92 @@
+#include "plane_case.h"
+
+#include <bit>
+#include <cmath>
+
+#include "base/half.h"
+
+namespace kvserve::fuzzing {
+namespace {
+
+constexpr DType kDTypes[] = {DType::kFloat16, DType::kBFloat16, DType::kFloat32};
+constexpr std::uint32_t kLaterChunk = 77;
+
+std::uint8_t At(std::span<const std::uint8_t> fill, std::size_t i) {
+  return fill.empty() ? std::uint8_t{0} : fill[i % fill.size()];
+}
+
+}  // namespace
+
+PlaneCase::PlaneCase(Choices& choices) {
+  geometry_.dtype = kDTypes[choices.Byte() % 3];
+  shape_.heads = 1U + choices.Byte() % 4;
+  shape_.dim = 1U + choices.Byte();
+  shape_.tokens = choices.Byte() % 34;
+  const std::uint8_t bits = choices.Byte();
+  halves_ = (bits & 8) != 0;
+  tile_rows_ = 1U + choices.Byte();
+  const std::size_t low = choices.Byte();
+  side_ = std::as_bytes(choices.Take(low + 256 * std::size_t{choices.Byte()}));
+  fill_ = choices.rest();
+  const LayerGeometry layer{.kv_heads = shape_.heads, .k_dim = shape_.dim, .v_dim = shape_.dim};
+  geometry_.layers.assign(2, layer);
+  const std::uint32_t first = (bits & 1) != 0 ? 0 : kLaterChunk;
+  frame_.geometry = &geometry_;
+  frame_.tokens = {first, first + shape_.tokens};
+  context_.frame = &frame_;
+  context_.layer = (bits & 4) != 0 ? 1 : 0;
+  context_.kind = (bits & 2) != 0 ? PlaneKind::kValue : PlaneKind::kKey;
+  context_.tokens = frame_.tokens;
+}
+
+PlaneContext PlaneCase::ContextIn(Arena& arena) const {
+  PlaneContext context = context_;
+  context.arena = &arena;
+  context.decoded = earlier_;
+  return context;
+}
+
+std::vector<float> PlaneCase::Floats() const {
+  std::vector<float> floats(values());
+  for (std::size_t i = 0; i < floats.size(); ++i) {
+    float value = 0.0F;
+    if (halves_) {
+      value =
+          Float16ToFloat(static_cast<std::uint16_t>(At(fill_, 2 * i) | At(fill_, 2 * i + 1) << 8));
+    } else {
+      std::uint32_t word = 0;
+      for (unsigned k = 0; k < 4; ++k) word |= std::uint32_t{At(fill_, 4 * i + k)} << (8 * k);
+      value = std::bit_cast<float>(word);
+    }
+    floats[i] = std::isfinite(value) ? value : 1.0F;
+  }
+  return floats;
+}
+
+void PlaneCase::FillElements(std::span<std::byte> elements) const {
+  for (std::size_t i = 0; i < elements.size(); ++i) elements[i] = std::byte{At(fill_, i)};
+}
+
+void PlaneCase::FillSymbols(std::uint32_t alphabet, std::span<std::uint8_t> symbols) const {
+  for (std::size_t i = 0; i < symbols.size(); ++i) {
+    symbols[i] = static_cast<std::uint8_t>(At(fill_, i) % alphabet);
+  }
+}
+
+std::span<const DecodedPlane> PlaneCase::earlier() {
+  if (!earlier_.empty()) return earlier_;
+  const std::size_t count = 2 * context_.layer + (context_.kind == PlaneKind::kValue ? 1 : 0);
+  for (std::size_t i = 0; i < count; ++i) {
+    auto& floats = earlier_values_.emplace_back(Floats());
+    for (float& value : floats) value *= 0.25F * static_cast<float>(i);
+    DecodedPlane plane;
+    plane.layer = static_cast<std::uint32_t>(i / 2);
+    plane.kind = i % 2 == 0 ? PlaneKind::kKey : PlaneKind::kValue;
+    plane.tokens = context_.tokens;
+    plane.values = {floats.data(), shape_.tokens, shape_.heads, shape_.dim};
+    earlier_.push_back(plane);
+  }
+  return earlier_;
+}
+
+}  // namespace kvserve::fuzzing
