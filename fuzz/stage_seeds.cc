@@ -19,7 +19,7 @@ namespace {
 using Bytes = std::vector<std::uint8_t>;
 
 void Append(Bytes& to, std::span<const std::uint8_t> from) {
-  to.insert(to.end(), from.begin(), from.end());
+  for (const std::uint8_t byte : from) to.push_back(byte);  // insert warns with GCC 12
 }
 
 void Append(Bytes& to, std::span<const std::byte> from) {
