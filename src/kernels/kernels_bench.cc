@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "kernels/bitpack/bitpack.h"
-#include "kernels/convert/convert.h"
+#include "kernels/convert/finite_convert.h"
 #include "kernels/hadamard/hadamard.h"
 #include "kernels/minmax/minmax.h"
 #include "kernels/quantize/quantize.h"
@@ -58,23 +58,22 @@ void Memcpy(benchmark::State& state) {
 BENCHMARK(Memcpy);
 
 void Widen(benchmark::State& state) {
-  const std::vector<std::byte> halves(2 * kValues, std::byte{0x3C});
+  const auto dtype = static_cast<DType>(state.range(0));
+  const std::vector<std::byte> elements(DTypeBytes(dtype) * kValues, std::byte{0x3C});
   std::vector<float> values(kValues);
-  for (auto _ : state) {
-    ToFloat(DType::kFloat16, halves, values);
-    benchmark::ClobberMemory();
-  }
+  for (auto _ : state) benchmark::DoNotOptimize(ToFloatFinite(dtype, elements, values));
   SetBytes(state, 4 * kValues);
 }
-BENCHMARK(Widen);
+BENCHMARK(Widen)->DenseRange(1, 3);
 
 void Narrow(benchmark::State& state) {
+  const auto dtype = static_cast<DType>(state.range(0));
   const auto values = Floats();
-  std::vector<std::byte> halves(2 * kValues);
-  for (auto _ : state) benchmark::DoNotOptimize(FromFloat(DType::kFloat16, values, halves));
+  std::vector<std::byte> elements(DTypeBytes(dtype) * kValues);
+  for (auto _ : state) benchmark::DoNotOptimize(FromFloatFinite(dtype, values, elements));
   SetBytes(state, 4 * kValues);
 }
-BENCHMARK(Narrow);
+BENCHMARK(Narrow)->DenseRange(1, 3);
 
 void Hadamard(benchmark::State& state) {
   const auto dim = static_cast<std::uint32_t>(state.range(0));

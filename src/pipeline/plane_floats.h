@@ -1,6 +1,7 @@
 // Planes of a cache as float32 and back: any strides, fp16, bf16 and fp32.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <span>
 
@@ -16,6 +17,14 @@ void LoadFloats(const ConstPlaneView& plane, std::span<float> out);
 // dtype's largest finite value (65504 for fp16), infinity included, become that value. False, and
 // nothing is stored, when a value is NaN.
 [[nodiscard]] bool StoreFloats(std::span<const float> values, const PlaneView& plane);
+
+// The same for the tokens [first_token, first_token + tokens) of a plane, in one pass.
+// LoadRows returns whether all values are finite. StoreRows returns false when a value is NaN; some
+// of the rows are stored nevertheless.
+[[nodiscard]] bool LoadRows(const ConstPlaneView& plane, std::uint32_t first_token,
+                            std::uint32_t tokens, std::span<float> out);
+[[nodiscard]] bool StoreRows(std::span<const float> values, const PlaneView& plane,
+                             std::uint32_t first_token, std::uint32_t tokens);
 
 // Index of the first NaN or infinity.
 [[nodiscard]] std::optional<std::size_t> FindNonFinite(std::span<const float> values);

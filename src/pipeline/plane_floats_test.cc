@@ -35,6 +35,55 @@ TEST(PlaneFloats, LoadsAndStoresAnyStrides) {
   }
 }
 
+// Shapes beyond one block of a transposed plane, and any cut between rows.
+TEST(PlaneFloats, LoadsAndStoresRowsOfAnyStrides) {
+  for (const DType dtype : {DType::kFloat16, DType::kBFloat16, DType::kFloat32}) {
+    for (const testing::Layout layout : testing::kLayouts) {
+      const KvBuffer chunk = MakeChunk(MakeGeometry(dtype, {{2, 67, 128}}), {0, 75});
+      const StridedChunk strided(chunk.view(), layout);
+      const StridedChunk stored(chunk.view(), layout, false);
+      for (const bool is_key : {true, false}) {
+        const auto plane = [&](const auto& view) {
+          return is_key ? view.layers[0].k : view.layers[0].v;
+        };
+        const auto expected = PlaneValues(plane(chunk.view()));
+        std::vector<float> rows(expected.size());
+        for (std::uint32_t first = 0; first < 75; first += 34) {
+          const std::uint32_t tokens = std::min(34U, 75 - first);
+          const std::size_t columns = expected.size() / 75;
+          const auto part = std::span(rows).subspan(first * columns, tokens * columns);
+          EXPECT_TRUE(LoadRows(plane(strided.const_view()), first, tokens, part));
+          EXPECT_TRUE(StoreRows(part, plane(stored.view()), first, tokens));
+        }
+        EXPECT_EQ(rows, expected);
+      }
+      EXPECT_EQ(testing::Difference(chunk.view(), stored.const_view()), "");
+    }
+  }
+}
+
+TEST(PlaneFloats, RowsTellWhetherTheirValuesAreFinite) {
+  for (const testing::Layout layout : testing::kLayouts) {
+    KvBuffer chunk = MakeChunk(MakeGeometry(DType::kBFloat16, {{2, 70, 70}}), {0, 9});
+    testing::SetValue(chunk.view().layers[0].k, 5, 1, 69, kInfinity);
+    const StridedChunk strided(std::as_const(chunk).view(), layout);
+    std::vector<float> rows(9 * 140);
+    const auto load = [&](std::uint32_t first, std::uint32_t tokens) {
+      return LoadRows(strided.const_view().layers[0].k, first, tokens,
+                      std::span(rows).first(std::size_t{tokens} * 140));
+    };
+    EXPECT_TRUE(load(0, 5));
+    EXPECT_FALSE(load(0, 9));
+    EXPECT_FALSE(load(5, 1));
+    EXPECT_TRUE(load(6, 3));
+    EXPECT_TRUE(load(9, 0));
+    rows.assign(9 * 140, 1.0F);
+    EXPECT_TRUE(StoreRows(rows, strided.view().layers[0].v, 0, 9));
+    rows[7 * 140 + 69] = std::nanf("");
+    EXPECT_FALSE(StoreRows(rows, strided.view().layers[0].v, 0, 9));
+  }
+}
+
 TEST(PlaneFloats, NeverStoresInfinityForWhatIsTooLarge) {
   const float huge = std::numeric_limits<float>::max();
   const std::vector<float> values = {1.0F, 65520.0F, -1e30F, huge, -huge, kInfinity, -kInfinity};

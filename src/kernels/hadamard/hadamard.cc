@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <type_traits>
 #include <utility>
 
 #include "kernels/isa/isa.h"
@@ -23,45 +22,33 @@ namespace HWY_NAMESPACE {
 namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// What is done to values besides the butterflies.
-struct Scaled {  // on loading
-  static constexpr bool kScale = true, kSignIn = false, kSignOut = false;
-};
-struct SignedScaled {
-  static constexpr bool kScale = true, kSignIn = true, kSignOut = false;
-};
-struct ScaledThenSigned {
-  static constexpr bool kScale = true, kSignIn = false, kSignOut = true;
-};
-struct Plain {
-  static constexpr bool kScale = false, kSignIn = false, kSignOut = false;
-};
-struct ThenSigned {
-  static constexpr bool kScale = false, kSignIn = false, kSignOut = true;
-};
+// Steps besides the butterflies, in this order.
+constexpr unsigned kSignIn = 1;
+constexpr unsigned kScale = 2;
+constexpr unsigned kSignOut = 4;
 
-template <typename Steps, class D, class V>
+template <unsigned kSteps, class D, class V>
 HWY_INLINE V OnLoad(D d, V v, const std::uint32_t* signs, V scale) {
-  if constexpr (Steps::kSignIn) {
+  if constexpr ((kSteps & kSignIn) != 0) {
     v = hn::Xor(v, hn::BitCast(d, hn::LoadU(hn::RebindToUnsigned<D>(), signs)));
   }
-  if constexpr (Steps::kScale) v = hn::Mul(v, scale);
+  if constexpr ((kSteps & kScale) != 0) v = hn::Mul(v, scale);
   return v;
 }
 
-template <typename Steps, class D, class V>
+template <unsigned kSteps, class D, class V>
 HWY_INLINE V OnStore(D d, V v, const std::uint32_t* signs) {
-  if constexpr (Steps::kSignOut) {
+  if constexpr ((kSteps & kSignOut) != 0) {
     v = hn::Xor(v, hn::BitCast(d, hn::LoadU(hn::RebindToUnsigned<D>(), signs)));
   }
   return v;
 }
 
 // The oracle's order, for what is smaller than any vector.
-template <typename Steps>
+template <unsigned kSteps>
 void SmallPart(float* values, const std::uint32_t* signs, float scale, std::size_t n) {
   for (std::size_t i = 0; i < n; ++i) {
-    if constexpr (Steps::kSignIn) {
+    if constexpr ((kSteps & kSignIn) != 0) {
       values[i] = std::bit_cast<float>(std::bit_cast<std::uint32_t>(values[i]) ^ signs[i]);
     }
     values[i] *= scale;
@@ -75,19 +62,19 @@ void SmallPart(float* values, const std::uint32_t* signs, float scale, std::size
       values[i + stride] = a - b;
     }
   }
-  if constexpr (Steps::kSignOut) {
+  if constexpr ((kSteps & kSignOut) != 0) {
     for (std::size_t i = 0; i < n; ++i) {
       values[i] = std::bit_cast<float>(std::bit_cast<std::uint32_t>(values[i]) ^ signs[i]);
     }
   }
 }
 
-template <typename Steps>
+template <unsigned kSteps>
 void SmallParts(float* values, std::size_t count, std::size_t dim, const std::uint32_t* signs,
                 std::size_t heads, std::size_t n) {
   const auto scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(n)));
   for (std::size_t i = 0, head = 0; i < count; ++i) {
-    SmallPart<Steps>(values + i * dim, signs + head * dim, scale, n);
+    SmallPart<kSteps>(values + i * dim, signs + head * dim, scale, n);
     head = head + 1 == heads ? 0 : head + 1;
   }
 }
@@ -143,42 +130,42 @@ HWY_INLINE void WithinRegisters(D d, V (&v)[kCount], std::index_sequence<kAll...
   }
 }
 
-template <typename Steps, class D, std::size_t... kAll>
+template <unsigned kSteps, class D, std::size_t... kAll>
 HWY_INLINE void RegisterPart(D d, float* values, const std::uint32_t* signs, hn::Vec<D> scale,
                              std::index_sequence<kAll...> all) {
   constexpr std::size_t kLanes = hn::MaxLanes(D());
   constexpr std::size_t kCount = sizeof...(kAll);
   hn::Vec<D> v[kCount] = {
-      OnLoad<Steps>(d, hn::LoadU(d, values + kAll * kLanes), signs + kAll * kLanes, scale)...};
+      OnLoad<kSteps>(d, hn::LoadU(d, values + kAll * kLanes), signs + kAll * kLanes, scale)...};
   BetweenRegisters<kCount / 2>(v, std::make_index_sequence<kCount / 2>());
   WithinRegisters<kLanes / 2>(d, v, all);
-  (hn::StoreU(OnStore<Steps>(d, v[kAll], signs + kAll * kLanes), d, values + kAll * kLanes), ...);
+  (hn::StoreU(OnStore<kSteps>(d, v[kAll], signs + kAll * kLanes), d, values + kAll * kLanes), ...);
 }
 
-template <std::size_t kSize, typename Steps>
+template <std::size_t kSize, unsigned kSteps>
 void RegisterParts(float* values, std::size_t count, std::size_t dim, const std::uint32_t* signs,
                    std::size_t heads) {
   using D = hn::CappedTag<float, kSize>;
   const auto scale = hn::Set(D(), static_cast<float>(1.0 / std::sqrt(static_cast<double>(kSize))));
   for (std::size_t i = 0, head = 0; i < count; ++i) {
-    RegisterPart<Steps>(D(), values + i * dim, signs + head * dim, scale,
-                        std::make_index_sequence<kSize / hn::MaxLanes(D())>());
+    RegisterPart<kSteps>(D(), values + i * dim, signs + head * dim, scale,
+                         std::make_index_sequence<kSize / hn::MaxLanes(D())>());
     head = head + 1 == heads ? 0 : head + 1;
   }
 }
 
 // The two largest strides of n values in memory.
-template <typename Steps>
+template <unsigned kSteps>
 void MemoryPass(float* values, const std::uint32_t* signs, float scale, std::size_t n) {
   const hn::ScalableTag<float> d;
   using V = hn::Vec<decltype(d)>;
   const V factor = hn::Set(d, scale);
   const std::size_t step = n / 4;
   for (std::size_t i = 0; i < step; i += hn::MaxLanes(d)) {
-    V v[4] = {OnLoad<Steps>(d, hn::LoadU(d, values + i), signs + i, factor),
-              OnLoad<Steps>(d, hn::LoadU(d, values + i + step), signs + i + step, factor),
-              OnLoad<Steps>(d, hn::LoadU(d, values + i + 2 * step), signs + i + 2 * step, factor),
-              OnLoad<Steps>(d, hn::LoadU(d, values + i + 3 * step), signs + i + 3 * step, factor)};
+    V v[4] = {OnLoad<kSteps>(d, hn::LoadU(d, values + i), signs + i, factor),
+              OnLoad<kSteps>(d, hn::LoadU(d, values + i + step), signs + i + step, factor),
+              OnLoad<kSteps>(d, hn::LoadU(d, values + i + 2 * step), signs + i + 2 * step, factor),
+              OnLoad<kSteps>(d, hn::LoadU(d, values + i + 3 * step), signs + i + 3 * step, factor)};
     BetweenRegisters<2>(v, std::make_index_sequence<2>());
     hn::StoreU(v[0], d, values + i);
     hn::StoreU(v[1], d, values + i + step);
@@ -188,46 +175,46 @@ void MemoryPass(float* values, const std::uint32_t* signs, float scale, std::siz
 }
 
 // More values than registers hold: passes over quarters until they fit.
-template <typename Steps>
+template <unsigned kSteps>
 void LargePart(float* values, const std::uint32_t* signs, float scale, std::size_t n) {
-  using Rest = std::conditional_t<Steps::kSignOut, ThenSigned, Plain>;
-  MemoryPass<Steps>(values, signs, scale, n);
+  constexpr unsigned kRest = kSteps & kSignOut;
+  MemoryPass<kSteps>(values, signs, scale, n);
   const std::size_t quarter = n / 4;
-  if (quarter == kLargest) return RegisterParts<kLargest, Rest>(values, 4, quarter, signs, 4);
-  if (quarter < kLargest) return RegisterParts<kLargest / 2, Rest>(values, 4, quarter, signs, 4);
+  if (quarter == kLargest) return RegisterParts<kLargest, kRest>(values, 4, quarter, signs, 4);
+  if (quarter < kLargest) return RegisterParts<kLargest / 2, kRest>(values, 4, quarter, signs, 4);
   for (std::size_t i = 0; i < n; i += quarter) {
-    LargePart<Rest>(values + i, signs + i, 1.0F, quarter);
+    LargePart<kRest>(values + i, signs + i, 1.0F, quarter);
   }
 }
 
-template <typename Steps>
+template <unsigned kSteps>
 void LargeParts(float* values, std::size_t count, std::size_t dim, const std::uint32_t* signs,
                 std::size_t heads, std::size_t n) {
   const auto scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(n)));
   for (std::size_t i = 0; i < count; ++i) {
-    LargePart<Steps>(values + i * dim, signs + i % heads * dim, scale, n);
+    LargePart<kSteps>(values + i * dim, signs + i % heads * dim, scale, n);
   }
 }
 
 // The part of n values at the start of each of `count` head vectors, beginning with head 0.
-template <typename Steps, std::size_t kSize = 4>
+template <unsigned kSteps, std::size_t kSize = 4>
 void Parts(float* values, std::size_t count, std::size_t dim, const std::uint32_t* signs,
            std::size_t heads, std::size_t n) {
-  if (n < kSize) return SmallParts<Steps>(values, count, dim, signs, heads, n);
-  if (n == kSize) return RegisterParts<kSize, Steps>(values, count, dim, signs, heads);
+  if (n < kSize) return SmallParts<kSteps>(values, count, dim, signs, heads, n);
+  if (n == kSize) return RegisterParts<kSize, kSteps>(values, count, dim, signs, heads);
   if constexpr (kSize < kLargest) {
-    Parts<Steps, 2 * kSize>(values, count, dim, signs, heads, n);
+    Parts<kSteps, 2 * kSize>(values, count, dim, signs, heads, n);
   } else {
-    LargeParts<Steps>(values, count, dim, signs, heads, n);
+    LargeParts<kSteps>(values, count, dim, signs, heads, n);
   }
 }
 
 #else
 
-template <typename Steps>
+template <unsigned kSteps>
 void Parts(float* values, std::size_t count, std::size_t dim, const std::uint32_t* signs,
            std::size_t heads, std::size_t n) {
-  SmallParts<Steps>(values, count, dim, signs, heads, n);
+  SmallParts<kSteps>(values, count, dim, signs, heads, n);
 }
 
 #endif
@@ -246,9 +233,9 @@ void TransformRows(float* values, std::size_t count, const std::uint32_t* signs,
       const std::size_t n = std::bit_floor(dim - begin);
       float* part = values + at + begin;
       if (forward) {
-        Parts<SignedScaled>(part, vectors, dim, signs + begin, heads, n);
+        Parts<kSignIn | kScale>(part, vectors, dim, signs + begin, heads, n);
       } else {
-        Parts<ScaledThenSigned>(part, vectors, dim, signs + begin, heads, n);
+        Parts<kScale | kSignOut>(part, vectors, dim, signs + begin, heads, n);
       }
       begin += n;
     }
