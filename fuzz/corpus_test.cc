@@ -12,6 +12,7 @@
 #include "decode_contract.h"
 #include "frame/frame.h"
 #include "kvserve/codec.h"
+#include "sealed_calibration.h"
 #include "sealed_frame.h"
 #include "stage_seeds.h"
 #include "stages/registry.h"
@@ -77,6 +78,17 @@ TEST(Corpus, HoldsTheSeedsOfEveryStage) {
   MakeCodecSeeds(expect_in("codec_fuzzer"));
   MakePlaneSeeds(expect_in("plane_fuzzer"));
   MakeIsaSeeds(expect_in("isa_fuzzer"));
+}
+
+TEST(Corpus, CalibrationSeedsAreRead) {
+  for (const auto& seed : GoodSeeds("calibration_fuzzer")) {
+    const Bytes input = Read(seed);
+    const auto rest = std::span(input).subspan(1);
+    const bool as_it_is = input.front() == std::byte{0};
+    const auto artefact =
+        ParseCalibration(as_it_is ? Bytes(rest.begin(), rest.end()) : SealCalibration(rest));
+    EXPECT_TRUE(artefact) << seed.filename() << ": " << artefact.error().message;
+  }
 }
 
 // What a fuzzer does, in full for one bit: the envelope stays sound, so the flip reaches the

@@ -1,0 +1,37 @@
+// One kind of section of a calibration artefact: one file beside this, one line in sections.cc.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "base/byte_io.h"
+#include "kvserve/error.h"
+#include "library/calibration_artefact.h"
+
+namespace kvserve {
+
+struct CalibrationSection {
+  using Contents = CalibrationArtefact::Contents;
+
+  std::uint8_t kind = 0;  // in the file; never reused
+  std::string_view name;
+  std::uint8_t version = 1;  // that is written, and the only one that is read
+  bool required = false;     // sections that others cannot be understood without
+  bool (*present)(const Contents& contents) = nullptr;
+  void (*write)(const Contents& contents, ByteWriter& out) = nullptr;
+  // Geometry is there already. Bytes are hostile: lengths are checked, values need not be.
+  Status (*read)(ByteReader& in, Contents& contents) = nullptr;
+  // Values, for writer and reader alike; the message says what is wrong and where.
+  Status (*check)(const Contents& contents) = nullptr;
+};
+
+// Ascending kinds.
+[[nodiscard]] std::span<const CalibrationSection> CalibrationSections();
+// Null for a kind that this build does not know.
+[[nodiscard]] const CalibrationSection* FindCalibrationSection(std::uint8_t kind);
+
+[[nodiscard]] const CalibrationSection& ChannelStatisticsSection();
+[[nodiscard]] const CalibrationSection& EntropyClassesSection();
+
+}  // namespace kvserve

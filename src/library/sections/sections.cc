@@ -1,0 +1,20 @@
+#include <algorithm>
+#include <array>
+
+#include "library/sections/section.h"
+
+namespace kvserve {
+
+std::span<const CalibrationSection> CalibrationSections() {
+  static const std::array sections = {ChannelStatisticsSection(), EntropyClassesSection()};
+  return sections;
+}
+
+const CalibrationSection* FindCalibrationSection(std::uint8_t kind) {
+  const auto sections = CalibrationSections();
+  const auto found = std::find_if(sections.begin(), sections.end(),
+                                  [&](const auto& section) { return section.kind == kind; });
+  return found == sections.end() ? nullptr : &*found;
+}
+
+}  // namespace kvserve

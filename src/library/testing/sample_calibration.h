@@ -1,0 +1,45 @@
+// A small artefact with every section, for tests and fuzz seeds.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "library/calibration_artefact.h"
+
+namespace kvserve::testing {
+
+// Layers of two shapes and one single plane; no statistics for the K of layer 1.
+inline CalibrationArtefact::Contents SampleCalibration() {
+  CalibrationArtefact::Contents contents;
+  contents.geometry.dtype = DType::kBFloat16;
+  contents.geometry.layers.assign(4, {.kv_heads = 2,
+                                      .k_dim = 4,
+                                      .v_dim = 2,
+                                      .rope_style = RopeStyle::kHalves,
+                                      .rope_theta = 1e4F});
+  contents.geometry.layers[2].window_tokens = 64;
+  contents.geometry.layers[3] = {.kv_heads = 1, .k_dim = 6};
+  for (std::size_t i = 0; i < 16; ++i) contents.model.bytes[i] = static_cast<std::uint8_t>(i + 1);
+  contents.tokens = 12345;
+  contents.source = "texts.jsonl: 8 texts";
+  contents.statistics.resize(8);
+  for (std::size_t p = 0; p < 8; ++p) {
+    const LayerGeometry& layer = contents.geometry.layers[p / 2];
+    const std::size_t channels = layer.kv_heads * (p % 2 == 0 ? layer.k_dim : layer.v_dim);
+    if (p == 2) continue;
+    for (std::size_t c = 0; c < channels; ++c) {
+      contents.statistics[p].mean.push_back(static_cast<float>(c) * 100.25F - 3);
+      contents.statistics[p].scale.push_back(0.125F + static_cast<float>(p + c));
+    }
+  }
+  EntropyClasses four{.alphabet = 4, .frequencies = {}};
+  four.frequencies.resize(2);
+  four.frequencies[0] = {1024, 1024, 1024, 1024};
+  four.frequencies[1] = {1, 2047, 2047, 1};
+  EntropyClasses bytes{.alphabet = 256, .frequencies = {}};
+  bytes.frequencies.emplace_back().fill(16);
+  contents.entropy = {four, bytes};
+  return contents;
+}
+
+}  // namespace kvserve::testing
