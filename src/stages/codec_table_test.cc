@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-
 #include <string>
 #include <vector>
 
@@ -56,7 +55,8 @@ class EveryCodec : public ::testing::TestWithParam<StageEntry> {
   std::vector<std::byte> Encode(Planes& planes) {
     std::vector<std::byte> bytes;
     ByteWriter writer(bytes);
-    const auto status = codec_->Encode({}, planes.view(), writer);
+    arena_.Reset();
+    const auto status = codec_->Encode(frame_, planes.view(), writer);
     EXPECT_TRUE(status.has_value()) << status.error().message;
     EXPECT_LE(bytes.size(), codec_->MaxEncodedBytes(planes.view()));
     return bytes;
@@ -64,7 +64,8 @@ class EveryCodec : public ::testing::TestWithParam<StageEntry> {
   // What is left over after decoding into `planes`, or the error.
   Result<std::size_t> Decode(std::span<const std::byte> bytes, Planes& planes) {
     ByteReader reader(bytes);
-    if (auto status = codec_->Decode({}, reader, planes.view()); !status) {
+    arena_.Reset();
+    if (auto status = codec_->Decode(frame_, reader, planes.view()); !status) {
       return tl::unexpected(status.error());
     }
     return reader.remaining();
@@ -80,6 +81,9 @@ class EveryCodec : public ::testing::TestWithParam<StageEntry> {
   }
 
   std::unique_ptr<Codec> codec_ = MakeCodec(GetParam());
+  Arena arena_;
+  Workers workers_;
+  FrameContext frame_{.arena = &arena_, .workers = &workers_};
 };
 
 TEST_P(EveryCodec, RoundTripsEveryAlphabetWithinItsBound) {

@@ -8,6 +8,7 @@
 #include "kvserve/codec.h"
 #include "pipeline/testing/chunk.h"
 #include "stages/testing/chains.h"
+#include "stages/testing/frames.h"
 
 namespace kvserve {
 namespace {
@@ -15,15 +16,15 @@ namespace {
 void CheckChain(const std::string& text, const ConstKvView& view) {
   const Profile profile = ParseProfile(text).value();
   std::vector<std::byte> expected;
-  ASSERT_TRUE(EncodeFrame(view, profile, {}, expected)) << text;
+  ASSERT_TRUE(testing::EncodeSample(view, profile, expected)) << text;
   KvBuffer values;
-  ASSERT_TRUE(DecodeFrame(expected, {}, values)) << text;
+  ASSERT_TRUE(testing::DecodeSample(expected, values)) << text;
   ForEachIsa([&] {
     std::vector<std::byte> frame;
-    ASSERT_TRUE(EncodeFrame(view, profile, {}, frame)) << text;
+    ASSERT_TRUE(testing::EncodeSample(view, profile, frame)) << text;
     EXPECT_EQ(frame, expected) << text;
     KvBuffer decoded;
-    ASSERT_TRUE(DecodeFrame(expected, {}, decoded)) << text;
+    ASSERT_TRUE(testing::DecodeSample(expected, decoded)) << text;
     EXPECT_EQ(
         testing::Difference(testing::AsConst(values.view()), testing::AsConst(decoded.view())), "")
         << text;

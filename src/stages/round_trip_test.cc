@@ -11,6 +11,7 @@
 #include "pipeline/plane_order.h"
 #include "pipeline/testing/chunk.h"
 #include "stages/testing/chains.h"
+#include "stages/testing/frames.h"
 
 namespace kvserve {
 namespace {
@@ -28,14 +29,14 @@ std::vector<std::byte> Encode(const std::string& text, const ConstKvView& view) 
   const auto profile = ParseProfile(text);
   EXPECT_TRUE(profile.has_value()) << text;
   if (!profile) return frame;
-  const auto status = EncodeFrame(view, *profile, {}, frame);
+  const auto status = testing::EncodeSample(view, *profile, frame);
   EXPECT_TRUE(status.has_value()) << text << ": " << status.error().message;
   return frame;
 }
 
 KvBuffer Decode(const std::vector<std::byte>& frame) {
   KvBuffer out;
-  const auto length = DecodeFrame(frame, {}, out);
+  const auto length = testing::DecodeSample(frame, out);
   EXPECT_TRUE(length.has_value()) << length.error().message;
   EXPECT_EQ(length.value_or(0), frame.size());
   return out;
@@ -146,7 +147,7 @@ TEST_P(EveryChain, RefusesBytesBehindThoseOfASection) {
     std::vector<std::byte> damaged;
     ASSERT_TRUE(WriteFrame(parsed.header, sections, damaged));
     KvBuffer out;
-    const auto length = DecodeFrame(damaged, {}, out);
+    const auto length = testing::DecodeSample(damaged, out);
     ASSERT_FALSE(length.has_value()) << SectionName(longer.kind);
     EXPECT_EQ(length.error().code, ErrorCode::kCorruptData);
   }
@@ -158,7 +159,8 @@ TEST_P(EveryChain, KeepsSpecialValuesOrRefusesThem) {
     const KvGeometry geometry = MakeGeometry(dtype, {{2, 64, 80}, {1, 96, 0}});
     const KvBuffer chunk = testing::MakeRandomBits(geometry, {0, 33});
     std::vector<std::byte> frame;
-    const auto status = EncodeFrame(chunk.view(), ParseProfile(GetParam()).value(), {}, frame);
+    const auto status =
+        testing::EncodeSample(chunk.view(), ParseProfile(GetParam()).value(), frame);
     if (lossless) {
       ASSERT_TRUE(status.has_value()) << status.error().message;
       const KvBuffer decoded = Decode(frame);

@@ -46,14 +46,14 @@ std::vector<double> Extremes(const ParameterInfo& parameter) {
 
 std::vector<std::string> AllChains() {
   std::vector<std::string> chains;
+  const auto codecs = OfKind(StageKind::kCodec);
   for (const StageInfo* quantizer : OfKind(StageKind::kQuantizer)) {
-    for (const StageInfo* codec : OfKind(StageKind::kCodec)) {
-      const std::string tail = std::string(quantizer->name) + "|" + std::string(codec->name);
-      chains.push_back(tail);
-      if (quantizer->domain == QuantizerDomain::kNative) continue;
-      for (const StageInfo* transform : OfKind(StageKind::kTransform)) {
-        chains.push_back(std::string(transform->name) + "|" + tail);
-      }
+    const std::string name(quantizer->name);
+    for (const StageInfo* codec : codecs) chains.push_back(name + "|" + std::string(codec->name));
+    if (quantizer->domain == QuantizerDomain::kNative) continue;
+    for (const StageInfo* transform : OfKind(StageKind::kTransform)) {
+      const StageInfo* codec = codecs[chains.size() % codecs.size()];
+      chains.push_back(std::string(transform->name) + "|" + name + "|" + std::string(codec->name));
     }
   }
   return chains;

@@ -10,7 +10,7 @@
 namespace kvserve::testing {
 
 // Short forms at default settings: every quantizer with every codec, real ones also with each
-// transform.
+// transform (and one codec: what a transform does cannot be seen by a codec).
 [[nodiscard]] std::vector<std::string> AllChains();
 
 // Short forms with one setting of one stage changed: each choice, both ends of each range, K and V

@@ -1,0 +1,163 @@
+// Properties of every setting of every stage over shapes, dtypes and layouts, sampled from their
+// product by a fixed sequence: bytes do not depend on layout, threads or instruction set, decoded
+// values neither, lossless chains give every bit back, and quantizers keep their error bounds.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kernels/isa/isa_testing.h"
+#include "kvserve/codec.h"
+#include "pipeline/plane_order.h"
+#include "pipeline/testing/chunk.h"
+#include "stages/testing/chains.h"
+#include "stages/testing/frames.h"
+
+namespace kvserve {
+namespace {
+
+using testing::LayerShape;
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kSanitized = true;
+#elif defined(__has_feature)
+constexpr bool kSanitized = __has_feature(address_sanitizer) || __has_feature(thread_sanitizer);
+#else
+constexpr bool kSanitized = false;
+#endif
+
+// Values of a chunk's largest plane, for the time that a test takes.
+constexpr std::size_t kMostValues = kSanitized ? 8000 : 60000;
+constexpr unsigned kShapesPerChain = kSanitized ? 2 : 6;
+
+constexpr std::uint32_t kDims[] = {1, 8, 64, 80, 96, 100, 112, 120, 128, 192, 256, 512, 576};
+constexpr std::uint32_t kHeads[] = {1, 3, 8};
+constexpr std::uint32_t kTokens[] = {0, 1, 2, 63, 64, 257};
+constexpr DType kDTypes[] = {DType::kFloat16, DType::kBFloat16, DType::kFloat32};
+
+// SplitMix64: the same choices with every standard library.
+class Sequence {
+ public:
+  explicit Sequence(std::uint64_t seed) : state_(seed) {}
+  std::uint64_t Next() {
+    std::uint64_t z = (state_ += 0x9E3779B97F4A7C15U);
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9U;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBU;
+    return z ^ (z >> 31);
+  }
+  template <typename T, std::size_t kSize>
+  const T& Of(const T (&values)[kSize]) {
+    return values[Next() % kSize];
+  }
+
+ private:
+  std::uint64_t state_;
+};
+
+struct Sample {
+  KvGeometry geometry;
+  TokenRange tokens;
+  std::uint32_t total_tokens = 0;
+  std::uint32_t seed = 0;
+};
+
+// Layers of one shape: K and V, K unlike V, a single plane, and one with a window.
+Sample DrawSample(Sequence& sequence) {
+  Sample sample;
+  const std::uint32_t heads = sequence.Of(kHeads);
+  const std::uint32_t dim = sequence.Of(kDims);
+  std::uint32_t tokens = sequence.Of(kTokens);
+  while (std::size_t{tokens} * heads * dim > kMostValues) tokens = tokens > 64 ? 64 : tokens / 2;
+  std::vector<LayerShape> layers = {{heads, dim, dim}};
+  switch (sequence.Next() % 4) {
+    case 0: layers.push_back({heads, dim, sequence.Of(kDims)}); break;
+    case 1: layers.push_back({heads, dim, 0}); break;
+    case 2: layers.push_back({heads, dim, dim, 3}); break;
+    default: break;
+  }
+  sample.geometry = testing::MakeGeometry(sequence.Of(kDTypes), layers);
+  const std::uint32_t first = sequence.Next() % 3 == 0 ? 1000 : 0;
+  sample.tokens = {first, first + tokens};
+  sample.total_tokens = sample.tokens.end + (sequence.Next() % 2 == 0 ? 0 : 2);
+  sample.seed = static_cast<std::uint32_t>(sequence.Next() % 1000);
+  return sample;
+}
+
+std::string Where(const std::string& chain, const Sample& sample) {
+  std::string where = chain + " " + std::string(DTypeName(sample.geometry.dtype));
+  for (const LayerGeometry& layer : sample.geometry.layers) {
+    where += " " + std::to_string(layer.kv_heads) + "x" + std::to_string(layer.k_dim) + "+" +
+             std::to_string(layer.v_dim) + (layer.window_tokens > 0 ? "w" : "");
+  }
+  return where + " tokens " + std::to_string(sample.tokens.begin) + ".." +
+         std::to_string(sample.tokens.end);
+}
+
+void CheckSameBytes(const ConstKvView& view, const Profile& profile, std::uint32_t threads,
+                    const std::vector<std::byte>& expected, const char* what) {
+  std::vector<std::byte> frame;
+  const auto status = testing::EncodeSample(view, profile, frame, threads);
+  ASSERT_TRUE(status.has_value()) << what << ": " << status.error().message;
+  EXPECT_TRUE(frame == expected) << what << " changes the bytes";
+}
+
+void CheckSameValues(const std::vector<std::byte>& frame, std::uint32_t threads,
+                     const KvBuffer& expected, const char* what) {
+  KvBuffer decoded;
+  const auto length = testing::DecodeSample(frame, decoded, threads);
+  ASSERT_TRUE(length.has_value()) << what << ": " << length.error().message;
+  EXPECT_EQ(testing::Difference(std::as_const(decoded).view(), expected.view()), "") << what;
+}
+
+void CheckProperties(const Profile& profile, const KvBuffer& chunk, Sequence& sequence) {
+  std::vector<std::byte> frame;
+  const auto status = testing::EncodeSample(chunk.view(), profile, frame);
+  ASSERT_TRUE(status.has_value()) << status.error().message;
+  KvBuffer decoded;
+  const auto length = testing::DecodeSample(frame, decoded);
+  ASSERT_TRUE(length.has_value()) << length.error().message;
+  EXPECT_EQ(*length, frame.size());
+  if (testing::IsLossless(profile)) {
+    EXPECT_EQ(testing::Difference(chunk.view(), std::as_const(decoded).view()), "");
+  }
+  const testing::StridedChunk strided(chunk.view(), sequence.Of(testing::kLayouts));
+  CheckSameBytes(strided.const_view(), profile, 1, frame, "a layout");
+  CheckSameBytes(chunk.view(), profile, 3, frame, "a number of threads");
+  CheckSameValues(frame, 3, decoded, "threads");
+  ForEachIsa([&] {
+    CheckSameBytes(chunk.view(), profile, 1, frame, "an instruction set");
+    CheckSameValues(frame, 1, decoded, "an instruction set");
+  });
+}
+
+std::vector<std::string> Chains() {
+  std::vector<std::string> chains = testing::AllChains();
+  const auto settings = testing::AllSettings();
+  chains.insert(chains.end(), settings.begin(), settings.end());
+  return chains;
+}
+
+class EveryStage : public ::testing::TestWithParam<unsigned> {};
+
+// One round per parameter, so that ctest shares them out.
+TEST_P(EveryStage, KeepsItsPropertiesOverShapes) {
+  Sequence sequence(GetParam() + 1);
+  for (const std::string& chain : Chains()) {
+    const Profile profile = ParseProfile(chain).value();
+    const Sample sample = DrawSample(sequence);
+    SCOPED_TRACE(Where(chain, sample));
+    CheckProperties(
+        profile,
+        testing::MakeChunk(sample.geometry, sample.tokens, sample.total_tokens, sample.seed),
+        sequence);
+    if (::testing::Test::HasFailure()) return;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Rounds, EveryStage, ::testing::Range(0U, kShapesPerChain));
+
+}  // namespace
+}  // namespace kvserve
