@@ -1,0 +1,28 @@
+// Where the KV to calibrate on comes from.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "kvserve/error.h"
+#include "kvserve/geometry.h"
+#include "kvserve/view.h"
+
+namespace kvserve {
+
+// One thread at a time.
+class KvSource {
+ public:
+  virtual ~KvSource() = default;
+  [[nodiscard]] virtual const KvGeometry& geometry() const = 0;
+  [[nodiscard]] virtual const Fingerprint& model() const = 0;  // all zero: not known
+  // Tokens that one pass gives.
+  [[nodiscard]] virtual std::uint64_t tokens() const = 0;
+  // Gives the KV of all texts in chunks of `chunk_tokens`, the last one of each text shorter, in
+  // the same order at every call. The view is valid during the call of `visit`, whose error ends
+  // the pass.
+  [[nodiscard]] virtual Status ForEachChunk(
+      std::uint32_t chunk_tokens, const std::function<Status(const ConstKvView&)>& visit) = 0;
+};
+
+}  // namespace kvserve
