@@ -14,7 +14,7 @@
 namespace kvserve::fuzzing {
 namespace {
 
-constexpr std::size_t kMostValues = 1U << 12;
+constexpr std::size_t kMostValues = 1U << 11;
 
 // Runs `second` on scalar kernels if asked.
 template <typename Way>

@@ -1,14 +1,40 @@
 // Blocks double in size. Reset merges them into one, so that a steady state runs in a single block
-// and takes no memory from the system.
+// and takes no memory from the system. Under the address sanitizer, what is not given out may not
+// be touched, and pieces have a gap between them.
 #include "base/arena.h"
 
 #include <algorithm>
 #include <new>
 
+#if defined(__SANITIZE_ADDRESS__)
+#define KVSERVE_POISONS 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define KVSERVE_POISONS 1
+#endif
+#endif
+#ifdef KVSERVE_POISONS
+#include <sanitizer/asan_interface.h>
+#endif
+
 namespace kvserve {
 namespace {
 
 constexpr std::size_t kFirstBlock = std::size_t{1} << 16;
+
+#ifdef KVSERVE_POISONS
+constexpr std::size_t kGap = 64;
+void Forbid(const std::byte* bytes, std::size_t size) {
+  ASAN_POISON_MEMORY_REGION(bytes, size);
+}
+void Allow(const std::byte* bytes, std::size_t size) {
+  ASAN_UNPOISON_MEMORY_REGION(bytes, size);
+}
+#else
+constexpr std::size_t kGap = 0;
+void Forbid(const std::byte* /*bytes*/, std::size_t /*size*/) {}
+void Allow(const std::byte* /*bytes*/, std::size_t /*size*/) {}
+#endif
 
 std::byte* Allocate(std::size_t bytes, std::size_t alignment) {
   return static_cast<std::byte*>(::operator new (bytes, std::align_val_t{alignment}));
@@ -21,7 +47,7 @@ void Arena::Free::operator()(std::byte* bytes) const {
 }
 
 std::byte* Arena::TakeBytes(std::size_t bytes) {
-  const std::size_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  const std::size_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment + kGap;
   while (block_ < blocks_.size() && blocks_[block_].size - used_ < rounded) {
     ++block_;
     used_ = 0;
@@ -31,9 +57,11 @@ std::byte* Arena::TakeBytes(std::size_t bytes) {
         std::max(rounded, blocks_.empty() ? kFirstBlock : 2 * blocks_.back().size);
     blocks_.reserve(blocks_.size() + 1);
     blocks_.push_back({std::unique_ptr<std::byte, Free>(Allocate(size, kAlignment)), size});
+    Forbid(blocks_.back().bytes.get(), size);
   }
   std::byte* const taken = blocks_[block_].bytes.get() + used_;
   used_ += rounded;
+  Allow(taken, bytes);
   return taken;
 }
 
@@ -43,6 +71,7 @@ void Arena::Reset() {
     blocks_.clear();
     blocks_.push_back({std::unique_ptr<std::byte, Free>(Allocate(total, kAlignment)), total});
   }
+  for (const Block& block : blocks_) Forbid(block.bytes.get(), block.size);
   block_ = 0;
   used_ = 0;
 }
