@@ -8,6 +8,7 @@
 #include "pipeline/settings.h"
 #include "pipeline/stage_lookup.h"
 #include "stages/registry.h"
+#include "stages/testing/frames.h"
 
 namespace kvserve::fuzzing {
 namespace {
@@ -91,9 +92,17 @@ Arena& SharedArena() {
   return arena;
 }
 
-Workers& SharedWorkers() {
+FrameContext CodecContext() {
   static Workers workers;
-  return workers;
+  static const KvGeometry geometry{DType::kFloat16, {{.kv_heads = 1, .k_dim = 1}}};
+  static const auto artefact = testing::SampleArtefact(geometry);
+  FrameContext frame;
+  frame.geometry = &geometry;
+  frame.arena = &SharedArena();
+  frame.arena->Reset();
+  frame.workers = &workers;
+  frame.artefact = artefact.get();
+  return frame;
 }
 
 }  // namespace kvserve::fuzzing

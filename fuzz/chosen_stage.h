@@ -51,8 +51,10 @@ struct ChosenStage {
 [[nodiscard]] std::vector<std::uint8_t> StageBytes(const StageInfo& info,
                                                    std::span<const std::uint8_t> parameters = {});
 
-// Memory and threads of a codec's or plane's call, kept between inputs.
+// Scratch memory that is kept between inputs.
 [[nodiscard]] Arena& SharedArena();
-[[nodiscard]] Workers& SharedWorkers();
+// What a codec gets: that memory, taken back, a thread, and an artefact with tables for every
+// alphabet.
+[[nodiscard]] FrameContext CodecContext();
 
 }  // namespace kvserve::fuzzing

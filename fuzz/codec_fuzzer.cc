@@ -168,10 +168,7 @@ void CheckEncodes(const Codec& codec, const FrameContext& frame, Planes& planes)
 }
 
 void Check(const Codec& codec, Bytes bytes, bool scalar, Planes& planes) {
-  FrameContext frame;
-  frame.arena = &SharedArena();
-  frame.workers = &SharedWorkers();
-  frame.arena->Reset();
+  const FrameContext frame = CodecContext();
   Planes other(planes);
   const bool whole = DecodeWhole(codec, frame, bytes, planes);
   std::optional<bool> second;
@@ -199,7 +196,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   fuzzing::Planes planes(choices);
   if (planes.total() > fuzzing::kMostSymbols) return 0;
   const auto codec = chosen->entry->make_codec(chosen->settings);
-  if (!codec || (*codec)->needs_artefact()) return 0;
+  if (!codec) return 0;
   fuzzing::Check(**codec, std::as_bytes(choices.rest()), scalar, planes);
   return 0;
 }

@@ -12,7 +12,7 @@
 #include "chosen_stage.h"
 #include "chunk_case.h"
 #include "decode_contract.h"
-#include "kvserve/codec.h"
+#include "stages/testing/frames.h"
 
 namespace kvserve::fuzzing {
 namespace {
@@ -47,10 +47,10 @@ struct Outcome {
 // Encodes the chunk, and decodes `frame` or, without one, what was encoded.
 Outcome Run(const KvBuffer& chunk, const Profile& profile, const std::vector<std::byte>* frame) {
   Outcome outcome;
-  outcome.encoded = EncodeFrame(chunk.view(), profile, {}, outcome.frame).has_value();
+  outcome.encoded = testing::EncodeSample(chunk.view(), profile, outcome.frame).has_value();
   if (!outcome.encoded) return outcome;
   const auto& bytes = frame == nullptr ? outcome.frame : *frame;
-  const auto size = DecodeFrame(bytes, Limits(), outcome.decoded);
+  const auto size = testing::DecodeSample(bytes, outcome.decoded);
   if (!size) Fail("encoded, but: " + size.error().message);
   if (*size != bytes.size()) Fail("decoded another length");
   return outcome;

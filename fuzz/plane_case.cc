@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <cmath>
+#include <utility>
 
 #include "base/half.h"
 
@@ -87,6 +88,19 @@ std::span<const DecodedPlane> PlaneCase::earlier() {
     earlier_.push_back(plane);
   }
   return earlier_;
+}
+
+void PlaneCase::Calibrate() {
+  CalibrationArtefact::Contents contents;
+  contents.geometry = geometry_;
+  ChannelStatistics statistics;
+  for (std::uint32_t i = 0; i < shape_.columns(); ++i) {
+    statistics.mean.push_back(static_cast<float>(i % 5) - 2.0F);
+    statistics.scale.push_back(0.5F + static_cast<float>(i % 7));
+  }
+  contents.statistics.assign(2 * geometry_.layers.size(), statistics);
+  artefact_ = std::make_unique<CalibrationArtefact>(std::move(contents), Fingerprint{});
+  frame_.artefact = artefact_.get();
 }
 
 }  // namespace kvserve::fuzzing

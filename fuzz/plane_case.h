@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -36,6 +37,8 @@ class PlaneCase {
   void FillSymbols(std::uint32_t alphabet, std::span<std::uint8_t> symbols) const;
   // Planes before this one, for transforms with feedback.
   [[nodiscard]] std::span<const DecodedPlane> earlier();
+  // Statistics of this shape, for stages that need an artefact.
+  void Calibrate();
 
  private:
   KvGeometry geometry_;
@@ -48,6 +51,7 @@ class PlaneCase {
   std::span<const std::uint8_t> fill_;
   std::vector<std::vector<float>> earlier_values_;
   std::vector<DecodedPlane> earlier_;
+  std::unique_ptr<CalibrationArtefact> artefact_;
 };
 
 }  // namespace kvserve::fuzzing

@@ -83,15 +83,14 @@ void Check(Choices& choices) {
   if (plane.values() == 0 || plane.values() > kMostValues) return;
   if (kind == StageKind::kTransform) {
     const auto transform = chosen->entry->make_transform(chosen->settings);
-    if (transform && !(*transform)->needs_artefact()) {
-      CheckTransform(**transform, plane, encode, scalar);
-    }
-    return;
+    if (!transform) return;
+    if ((*transform)->needs_artefact()) plane.Calibrate();
+    return CheckTransform(**transform, plane, encode, scalar);
   }
   const auto quantizer = chosen->entry->make_quantizer(chosen->settings);
-  if (quantizer && !(*quantizer)->needs_artefact()) {
-    CheckQuantizer(*chosen->entry->info, **quantizer, plane, encode, scalar);
-  }
+  if (!quantizer) return;
+  if ((*quantizer)->needs_artefact()) plane.Calibrate();
+  CheckQuantizer(*chosen->entry->info, **quantizer, plane, encode, scalar);
 }
 
 }  // namespace

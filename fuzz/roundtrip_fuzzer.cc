@@ -12,6 +12,7 @@
 #include "decode_contract.h"
 #include "kvserve/codec.h"
 #include "stages/registry.h"
+#include "stages/testing/frames.h"
 
 namespace kvserve::fuzzing {
 namespace {
@@ -27,15 +28,15 @@ bool Lossless(const Profile& profile) {
 
 void CheckRoundTrip(const KvBuffer& chunk, const Profile& profile) {
   std::vector<std::byte> frame;
-  if (!EncodeFrame(chunk.view(), profile, {}, frame)) return;
+  if (!testing::EncodeSample(chunk.view(), profile, frame)) return;
   KvBuffer decoded;
-  const auto size = DecodeFrame(frame, Limits(), decoded);
+  const auto size = testing::DecodeSample(frame, decoded);
   if (!size) Fail("encoded, but: " + size.error().message);
   if (*size != frame.size()) Fail("decoded another length");
   if (Lossless(profile)) CheckSame(chunk.view(), std::as_const(decoded).view(), "lossless");
   const ScalarKernels pinned;
   std::vector<std::byte> scalar;
-  if (!EncodeFrame(chunk.view(), profile, {}, scalar) || scalar != frame) {
+  if (!testing::EncodeSample(chunk.view(), profile, scalar) || scalar != frame) {
     Fail("scalar kernels encode another frame");
   }
 }

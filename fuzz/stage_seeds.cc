@@ -64,7 +64,7 @@ Bytes Skewed(std::size_t count, std::uint32_t alphabet) {
 
 void MakeCodecSeed(const StageEntry& entry, const CodecCase& chosen, const WriteSeed& write) {
   const auto codec = entry.make_codec(Defaults(*entry.info));
-  if (!codec || (*codec)->needs_artefact()) return;
+  if (!codec) return;
   Bytes seed = StageBytes(*entry.info);
   seed.push_back(1);
   seed.push_back(static_cast<std::uint8_t>(chosen.planes.size()));
@@ -81,9 +81,7 @@ void MakeCodecSeed(const StageEntry& entry, const CodecCase& chosen, const Write
     storage.push_back(Skewed(plane.count(), plane.alphabet));
   }
   for (std::size_t p = 0; p < planes.size(); ++p) planes[p].symbols = storage[p];
-  FrameContext frame;
-  frame.arena = &SharedArena();
-  frame.workers = &SharedWorkers();
+  const FrameContext frame = CodecContext();
   std::vector<std::byte> bytes;
   ByteWriter writer(bytes);
   if (!(*codec)->Encode(frame, planes, writer)) return;
@@ -121,12 +119,14 @@ std::vector<std::byte> SideOf(StageKind kind, const Bytes& seed) {
   PlaneCase plane(choices);
   if (kind == StageKind::kTransform) {
     const auto transform = chosen->entry->make_transform(chosen->settings);
-    if (!transform || (*transform)->needs_artefact()) return {};
+    if (!transform) return {};
+    if ((*transform)->needs_artefact()) plane.Calibrate();
     (void)plane.earlier();
     return TransformWays(**transform, plane).ForwardWhole().side;
   }
   const auto quantizer = chosen->entry->make_quantizer(chosen->settings);
-  if (!quantizer || (*quantizer)->needs_artefact()) return {};
+  if (!quantizer) return {};
+  if ((*quantizer)->needs_artefact()) plane.Calibrate();
   SymbolPlane planned;
   planned.layer = plane.context().layer;
   planned.kind = plane.context().kind;

@@ -12,6 +12,7 @@
 #include "pipeline/reference_executor.h"
 #include "stages/frame_artefact.h"
 #include "stages/registry.h"
+#include "stages/single_plane.h"
 #include "stages/without_throwing.h"
 
 namespace kvserve {
@@ -65,6 +66,7 @@ struct FrameEncoder::State {
 Status FrameEncoder::State::Encode(const ConstKvView& view, const EncodeOptions& encode,
                                    std::vector<std::byte>& out, StageSeconds* seconds) {
   KVSERVE_TRY(CheckInput(view));
+  KVSERVE_TRY(CheckSplitSettings(profile, *view.geometry));
   FrameHeader header = MakeHeader(view, profile, encode);
   FrameContext context;
   context.geometry = view.geometry;
