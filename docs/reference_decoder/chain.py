@@ -17,11 +17,21 @@ BOOLEAN = (0, 1)
 TRANSFORM, QUANTIZER, CODEC = range(3)
 
 
+class Parameter(NamedTuple):
+    low: float
+    high: float
+    since: int = 1  # version of the stage
+    old: float = 0  # value in frames of older versions
+    whole: bool = True
+
+
 class Kind(NamedTuple):
     name: str
     place: int
-    make: Any
-    ranges: dict[int, tuple[int, int]]  # every parameter by id
+    make: Any  # of the parameters, version, and artefact; a codec's decoder gets the parameters
+    parameters: dict[int, Parameter]  # by id
+    versions: tuple[int, ...] = (1,)
+    needs_artefact: Any = lambda parameters: False
 
 
 STAGES = {

@@ -6,7 +6,6 @@
 #include <filesystem>
 
 #include "golden/frame_files.h"
-#include "kvserve/codec.h"
 
 namespace kvserve {
 namespace {
@@ -21,7 +20,7 @@ void CheckRelease(const std::filesystem::path& release) {
   for (const auto& [name, digest] : digests) {
     const auto frame = testing::ReadBytes(release / (name + ".kvs"));
     KvBuffer buffer;
-    const auto decoded = DecodeFrame(frame, {}, buffer);
+    const auto decoded = testing::DecodeRecorded(frame, release, buffer);
     ASSERT_TRUE(decoded) << name << ": " << decoded.error().message;
     EXPECT_EQ(*decoded, frame.size()) << name;
     EXPECT_EQ(testing::DecodedDigest(std::as_const(buffer).view()), digest) << name;

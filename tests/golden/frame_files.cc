@@ -3,9 +3,13 @@
 #include <cstdio>
 #include <fstream>
 #include <iterator>
+#include <utility>
 
 #include "base/byte_io.h"
 #include "base/hash.h"
+#include "base/try.h"
+#include "frame/frame.h"
+#include "kvserve/codec.h"
 
 namespace kvserve::testing {
 namespace {
@@ -65,6 +69,23 @@ std::string DecodedDigest(const ConstKvView& view) {
   char text[17];
   std::snprintf(text, sizeof(text), "%016llx", static_cast<unsigned long long>(Hash64(bytes)));
   return text;
+}
+
+Result<std::size_t> DecodeRecorded(std::span<const std::byte> frame,
+                                   const std::filesystem::path& artefacts, KvBuffer& out) {
+  KVSERVE_ASSIGN(const FrameView parsed, ReadFrame(frame));
+  CodecOptions options;
+  if (!parsed.header.artefact.empty()) {
+    for (const auto& entry : std::filesystem::directory_iterator(artefacts)) {
+      if (entry.path().extension() != ".calib") continue;
+      KVSERVE_ASSIGN(auto artefact, LoadCalibration(entry.path()));
+      if (CalibrationFingerprint(*artefact) == parsed.header.artefact) {
+        options.calibration = std::move(artefact);
+      }
+    }
+  }
+  KVSERVE_ASSIGN(auto decoder, FrameDecoder::Create(options));
+  return decoder.Decode(frame, {}, out);
 }
 
 }  // namespace kvserve::testing

@@ -24,4 +24,9 @@ void WriteDigests(const std::filesystem::path& path,
 // XXH3-64 over layers, token ranges and elements of every plane, in coding order, as hexadecimal.
 [[nodiscard]] std::string DecodedDigest(const ConstKvView& view);
 
+// Decodes a frame with the artefact that it names, from the .calib files of a folder.
+[[nodiscard]] Result<std::size_t> DecodeRecorded(std::span<const std::byte> frame,
+                                                 const std::filesystem::path& artefacts,
+                                                 KvBuffer& out);
+
 }  // namespace kvserve::testing

@@ -34,6 +34,21 @@ std::filesystem::path FrameFile(std::string_view name) {
   return Folder() / "frames" / (std::string(name) + ".kvs");
 }
 
+std::filesystem::path ArtefactFile(std::string_view shape) {
+  return Folder() / "artefacts" / (std::string(shape) + ".calib");
+}
+
+std::shared_ptr<const CalibrationArtefact> RecordedArtefact(std::string_view shape) {
+  if (Recording()) {
+    const auto chunk = testing::MakeSampleChunk(shape, DType::kFloat32);
+    const auto bytes = testing::MakeSampleCalibration(chunk.value().buffer.geometry());
+    testing::WriteBytes(ArtefactFile(shape), bytes.value());
+  }
+  auto artefact = LoadCalibration(ArtefactFile(shape));
+  EXPECT_TRUE(artefact) << artefact.error().message;
+  return artefact ? *artefact : nullptr;
+}
+
 std::vector<std::byte> Encode(const GoldenCase& golden) {
   auto chunk = testing::MakeSampleChunk(golden.shape, golden.dtype);
   EXPECT_TRUE(chunk) << chunk.error().message;
@@ -48,16 +63,21 @@ std::vector<std::byte> Encode(const GoldenCase& golden) {
   }
   options.key = PrefixKey(options.model, tokens);
   options.prompt_tokens = chunk->prompt_tokens;
+  CodecOptions codec;
+  if (golden.calibrated) codec.calibration = RecordedArtefact(golden.shape);
+  auto encoder = FrameEncoder::Create(*profile, codec);
+  EXPECT_TRUE(encoder) << encoder.error().message;
+  if (!encoder) return {};
   std::vector<std::byte> frame;
   const KvBuffer& buffer = chunk->buffer;
-  const auto status = EncodeFrame(buffer.view(), *profile, options, frame);
+  const auto status = encoder->Encode(buffer.view(), options, frame);
   EXPECT_TRUE(status) << status.error().message;
   return frame;
 }
 
 std::string Digest(std::span<const std::byte> frame) {
   KvBuffer buffer;
-  const auto decoded = DecodeFrame(frame, {}, buffer);
+  const auto decoded = testing::DecodeRecorded(frame, Folder() / "artefacts", buffer);
   EXPECT_TRUE(decoded) << decoded.error().message;
   return decoded ? testing::DecodedDigest(std::as_const(buffer).view()) : "";
 }
@@ -137,6 +157,16 @@ TEST(GoldenSet, HoldsEveryStageOfTheTable) {
   for (const auto& entry : BuiltinStages()) {
     EXPECT_TRUE(pinned.contains(entry.info->id))
         << "stage " << entry.info->name << " is in no golden frame: add a line to golden_cases.cc";
+  }
+}
+
+TEST(GoldenSet, HoldsEveryArtefactThatItsCasesNeed) {
+  if (Recording()) GTEST_SKIP() << "it may run before they are written";
+  for (const auto& golden : testing::GoldenCases()) {
+    if (!golden.calibrated) continue;
+    const auto chunk = testing::MakeSampleChunk(golden.shape, DType::kFloat32);
+    const auto bytes = testing::MakeSampleCalibration(chunk.value().buffer.geometry());
+    EXPECT_EQ(testing::ReadBytes(ArtefactFile(golden.shape)), bytes.value()) << golden.shape;
   }
 }
 

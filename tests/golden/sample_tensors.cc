@@ -1,11 +1,13 @@
 #include "golden/sample_tensors.h"
 
+#include <array>
 #include <cstring>
 #include <string>
 #include <vector>
 
 #include "base/half.h"
 #include "base/try.h"
+#include "library/calibration_file.h"
 
 namespace kvserve::testing {
 namespace {
@@ -84,6 +86,27 @@ void Fill(const PlaneView& plane, std::uint64_t seed) {
   }
 }
 
+ChannelStatistics Statistics(std::uint32_t columns) {
+  ChannelStatistics statistics;
+  for (std::uint32_t c = 0; c < columns; ++c) {
+    statistics.mean.push_back(static_cast<float>(c * 3 % 11) / 8.0F - 0.5F);
+    statistics.scale.push_back(static_cast<float>(1 + c * 5 % 7) / 8.0F);
+  }
+  return statistics;
+}
+
+// Each symbol has its share, one of them what is left.
+std::array<std::uint16_t, 256> Frequencies(std::uint32_t alphabet, std::uint32_t peak) {
+  std::array<std::uint16_t, 256> frequencies{};
+  std::uint16_t left = 4096;
+  for (std::uint32_t s = 0; s < alphabet; ++s) {
+    frequencies[s] = static_cast<std::uint16_t>(40 + 20 * (s % 3));
+    left = static_cast<std::uint16_t>(left - frequencies[s]);
+  }
+  frequencies[peak] = static_cast<std::uint16_t>(frequencies[peak] + left);
+  return frequencies;
+}
+
 }  // namespace
 
 Result<SampleChunk> MakeSampleChunk(std::string_view name, DType dtype) {
@@ -103,6 +126,23 @@ Result<SampleChunk> MakeSampleChunk(std::string_view name, DType dtype) {
     if (layer.v.data != nullptr) Fill(layer.v, 2 * layer.layer + 1);
   }
   return chunk;
+}
+
+Result<std::vector<std::byte>> MakeSampleCalibration(const KvGeometry& geometry) {
+  CalibrationArtefact::Contents contents;
+  for (std::uint8_t i = 0; i < 16; ++i) contents.model.bytes[i] = static_cast<std::uint8_t>(16 + i);
+  contents.geometry = geometry;
+  contents.tokens = 1000;
+  contents.source = "made up";
+  for (const LayerGeometry& layer : geometry.layers) {
+    contents.statistics.push_back(Statistics(layer.kv_heads * layer.k_dim));
+    contents.statistics.push_back(Statistics(layer.kv_heads * layer.v_dim));
+  }
+  for (const std::uint32_t alphabet : {8U, 16U}) {
+    contents.entropy.push_back(
+        {alphabet, {Frequencies(alphabet, alphabet / 2), Frequencies(alphabet, 1)}});
+  }
+  return FormatCalibration(contents);
 }
 
 }  // namespace kvserve::testing

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string_view>
+#include <vector>
 
 #include "kvserve/error.h"
 #include "kvserve/view.h"
@@ -26,5 +27,9 @@ struct SampleChunk {
 //   long     1 layer of 1 head of 16, 300 tokens
 // Channels differ in scale; one is zero, one constant, one holds outliers.
 [[nodiscard]] Result<SampleChunk> MakeSampleChunk(std::string_view shape, DType dtype);
+
+// The file of an artefact for this model (dtype and positions aside): statistics of every plane,
+// and two classes of tables for 8 and 16 symbols.
+[[nodiscard]] Result<std::vector<std::byte>> MakeSampleCalibration(const KvGeometry& geometry);
 
 }  // namespace kvserve::testing

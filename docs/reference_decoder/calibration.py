@@ -1,0 +1,134 @@
+"""A calibration artefact: statistics and entropy tables of one model. CALIBRATION.md."""
+
+import dataclasses
+import math
+
+import numpy as np
+import xxhash
+
+from byte_reader import ByteReader, Unsupported, require
+
+PREFIX_BYTES = 34
+CHECKSUM_AT = slice(26, 34)
+STATISTICS, ENTROPY = 1, 2
+REQUIRED = 1
+TABLE_SUM = 4096
+
+Statistics = tuple[np.ndarray, np.ndarray]  # mean and scale, [head * dim] float32
+
+
+@dataclasses.dataclass
+class Artefact:
+    fingerprint: bytes
+    dtype: int
+    layers: list[tuple[int, int, int]]  # kv_heads, k_dim, v_dim
+    model: bytes
+    tokens: int
+    source: str
+    statistics: dict[tuple[int, bool], Statistics]  # by layer and is_v
+    entropy: dict[int, np.ndarray]  # by alphabet: [class, symbol] frequencies
+
+
+def read_artefact(data: bytes) -> Artefact:
+    prefix = ByteReader(data)
+    require(prefix.take(4) == b"KVSC", "no calibration artefact")
+    if (version := prefix.number("H")) != 1:
+        raise Unsupported(f"calibration version {version}")
+    header_bytes = prefix.number("I")
+    if features := prefix.number("Q"):
+        raise Unsupported(f"feature bits {features:#x}")
+    require(prefix.number("Q") == len(data) <= 2**30, "file_bytes")
+    checksum = prefix.number("Q")
+    require(PREFIX_BYTES <= header_bytes <= min(2**20, len(data)), "header_bytes out of range")
+    header = bytearray(data[:header_bytes])
+    header[CHECKSUM_AT] = bytes(8)
+    require(xxhash.xxh3_64_intdigest(bytes(header)) == checksum, "header checksum")
+    body = ByteReader(data[PREFIX_BYTES:header_bytes])
+    artefact = _read_body(body, xxhash.xxh3_128_digest(data))
+    table = _read_table(body)
+    body.end("the header")
+    contents = ByteReader(data[header_bytes:])
+    for kind, flags, version, size, checksum in table:
+        section = contents.take(size)
+        require(xxhash.xxh3_64_intdigest(section, seed=kind) == checksum,
+                f"checksum of section {kind}")
+        _read_section(artefact, kind, flags, version, ByteReader(section))
+    contents.end("the artefact")
+    return artefact
+
+
+def _read_body(body: ByteReader, fingerprint: bytes) -> Artefact:
+    dtype = body.number("B")
+    count = body.varint(1, 4096)
+    layers: list[tuple[int, int, int]] = []
+    last = None
+    while len(layers) < count:
+        alike = body.varint(1, count - len(layers))
+        shape = (body.varint(1, 4096), body.varint(1, 65536), body.varint(0, 65536))
+        window = body.varint(0, 2**24)
+        rope_style = body.number("B")
+        require(rope_style <= 2, "rope_style")
+        theta = body.number("f") if rope_style else 0.0
+        require(not rope_style or 0 < theta < math.inf, "rope_theta")
+        run = (shape, window, rope_style, theta)
+        require(run != last, "two runs that touch are alike")
+        last = run
+        layers += [shape] * alike
+    model = body.take(16)
+    tokens = body.varint()
+    source = body.take(body.varint(0, 4096))
+    require(all(0x20 <= byte <= 0x7E for byte in source), "source is not printable")
+    return Artefact(fingerprint, dtype, layers, model, tokens, source.decode(), {}, {})
+
+
+def _read_table(body: ByteReader) -> list[tuple[int, int, int, int, int]]:
+    """(kind, flags, version, bytes, checksum) per section."""
+    table: list = []
+    for _ in range(body.number("B")):
+        kind, flags, version = (body.number("B") for _ in range(3))
+        require(kind > (table[-1][0] if table else 0), "sections are not in order")
+        require(flags <= REQUIRED, "unknown section flags")
+        table.append((kind, flags, version, body.varint(), body.number("Q")))
+    return table
+
+
+def _read_section(artefact: Artefact, kind: int, flags: int, version: int,
+                  section: ByteReader) -> None:
+    if (kind, version) == (STATISTICS, 1):
+        _read_statistics(artefact, section)
+    elif (kind, version) == (ENTROPY, 1):
+        _read_entropy(artefact, section)
+    elif flags & REQUIRED:
+        raise Unsupported(f"section {kind} version {version} is required")
+    else:
+        return
+    section.end(f"section {kind}")
+
+
+def _read_statistics(artefact: Artefact, section: ByteReader) -> None:
+    for layer, (kv_heads, k_dim, v_dim) in enumerate(artefact.layers):
+        for is_v, dim in enumerate((k_dim, v_dim)):
+            present = section.number("B")
+            require(present <= (1 if dim else 0), "statistics of no plane")
+            if present:
+                columns = kv_heads * dim
+                mean = np.frombuffer(section.take(4 * columns), "<f4")
+                scale = np.frombuffer(section.take(4 * columns), "<f4")
+                require(bool(np.isfinite(mean).all()), "a mean that is not finite")
+                require(bool((np.isfinite(scale) & (scale >= 2.0**-126)).all()),
+                        "a scale that is not a positive normal number")
+                artefact.statistics[layer, bool(is_v)] = mean, scale
+    require(bool(artefact.statistics), "no plane has statistics")
+
+
+def _read_entropy(artefact: Artefact, section: ByteReader) -> None:
+    last = 1
+    for _ in range(section.varint(1, 255)):
+        alphabet = section.varint(last + 1, 256)
+        classes = section.varint(1, 64)
+        frequencies = np.frombuffer(section.take(2 * classes * alphabet), "<u2")
+        frequencies = frequencies.reshape(classes, alphabet)
+        require(bool((frequencies > 0).all() and (frequencies.sum(1) == TABLE_SUM).all()),
+                "frequencies of a class")
+        artefact.entropy[alphabet] = frequencies
+        last = alphabet
