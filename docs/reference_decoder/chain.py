@@ -1,50 +1,56 @@
 """A frame's planes: sections through codec, quantizer and transforms. FORMAT.md, "Planes and
 sections"."""
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from byte_reader import ByteReader, Unsupported, require
+from calibration import Artefact
 from frame import CLASSES, ELEMENT_BYTES, NO_FINGERPRINT, SIDE, SYMBOLS, Frame, Stage
 from hadamard import Hadamard
-from quantizers import LosslessQuantizer, NoneQuantizer, Plane, UniformQuantizer
+from quantizers import LosslessQuantizer, NoneQuantizer, UniformQuantizer
+from planes import Extent, Plane, Settings
 from rans import decode_rans
 from symbol_codecs import decode_bitpack, decode_none, decode_zstd
 
 MAX_RAW_BYTES = 2**33  # this decoder's own limit
-BOOLEAN = (0, 1)
 TRANSFORM, QUANTIZER, CODEC = range(3)
 
 
 class Parameter(NamedTuple):
     low: float
     high: float
-    since: int = 1  # version of the stage
-    old: float = 0  # value in frames of older versions
+    since: int = 1  # the version of the stage that brought it
+    old: float = 0  # its value in frames of older versions
     whole: bool = True
+
+
+BOOLEAN = Parameter(0, 1)
 
 
 class Kind(NamedTuple):
     name: str
     place: int
-    make: Any  # of the parameters, version, and artefact; a codec's decoder gets the parameters
+    make: Any  # (Settings) of a transform or quantizer; (section, extents, Settings) of a codec
     parameters: dict[int, Parameter]  # by id
-    versions: tuple[int, ...] = (1,)
+    newest: int = 1  # older versions decode too
     needs_artefact: Any = lambda parameters: False
 
 
 STAGES = {
-    0x0201: Kind("hadamard", TRANSFORM, Hadamard, {1: (0, 2**31 - 1), 2: BOOLEAN, 3: BOOLEAN}),
+    0x0201: Kind("hadamard", TRANSFORM, Hadamard,
+                 {1: Parameter(0, 2**31 - 1), 2: BOOLEAN, 3: BOOLEAN}),
     0x0301: Kind("none", QUANTIZER, NoneQuantizer, {}),
     0x0302: Kind("uniform", QUANTIZER, UniformQuantizer,
-                 {1: (2, 256), 2: (2, 256), 3: (0, 2), 4: (0, 2), 5: (8, 1024), 6: (8, 1024),
-                  7: BOOLEAN}),
+                 {1: Parameter(2, 256), 2: Parameter(2, 256), 3: Parameter(0, 2),
+                  4: Parameter(0, 2), 5: Parameter(8, 1024), 6: Parameter(8, 1024), 7: BOOLEAN}),
     0x0303: Kind("lossless", QUANTIZER, LosslessQuantizer, {}),
     0x0401: Kind("none", CODEC, decode_none, {}),
     0x0402: Kind("bitpack", CODEC, decode_bitpack, {}),
     0x0403: Kind("rans", CODEC, decode_rans, {}),
-    0x0404: Kind("zstd", CODEC, decode_zstd, {1: (1, 19)}),
+    0x0404: Kind("zstd", CODEC, decode_zstd, {1: Parameter(1, 19)}),
 }
 
 
@@ -60,13 +66,12 @@ def planes_of(frame: Frame) -> list[Plane]:
     return planes
 
 
-def decode_planes(frame: Frame) -> list[tuple[Plane, np.ndarray]]:
-    """The bits [token, head, dim] of every plane, as u2 or u4 of the frame's dtype."""
-    kinds = _check_chain(frame.stages)
-    if frame.artefact != NO_FINGERPRINT:
-        raise Unsupported(f"needs the calibration artefact {frame.artefact.hex()}")
-    *transforms, quantizer = [kind.make(stage.parameters)
-                              for kind, stage in zip(kinds[:-1], frame.stages[:-1])]
+def decode_planes(frame: Frame, artefacts: Iterable[Artefact] = ()) -> list[
+        tuple[Plane, np.ndarray]]:
+    """The bits [token, head, dim] of every plane, as u1, u2 or u4 of the frame's dtype."""
+    kinds, settings = _check_chain(frame, artefacts)
+    *transforms, quantizer = [kind.make(setting)
+                              for kind, setting in zip(kinds[:-1], settings[:-1])]
     planes = planes_of(frame)
     raw_bytes = sum(plane.tokens * plane.heads * plane.dim for plane in planes)
     if raw_bytes * ELEMENT_BYTES[frame.dtype] > MAX_RAW_BYTES:
@@ -74,7 +79,7 @@ def decode_planes(frame: Frame) -> list[tuple[Plane, np.ndarray]]:
     seen = [plane for plane in planes if plane.tokens]
 
     require(not frame.sections[CLASSES], "classes that no stage reads")
-    symbols = _read_symbols(frame, kinds[-1].make, [quantizer.symbols(plane) for plane in seen])
+    symbols = _read_symbols(frame, kinds[-1].make, settings[-1], [quantizer.symbols(plane) for plane in seen])
     sides = _split_side(frame.sections[SIDE], planes)
 
     decoded = []
@@ -91,32 +96,62 @@ def decode_planes(frame: Frame) -> list[tuple[Plane, np.ndarray]]:
     return decoded
 
 
-def _check_chain(stages: list[Stage]) -> list[Kind]:
-    for stage in stages:
-        if stage.id not in STAGES or stage.version != 1:
-            raise Unsupported(f"stage {stage.id:#06x} version {stage.version}")
-        ranges = STAGES[stage.id].ranges
-        require(stage.parameters.keys() == ranges.keys(), "unknown or missing parameters")
-        for parameter, (low, high) in ranges.items():
-            value = stage.parameters[parameter]
-            require(value == int(value) and low <= value <= high, "parameter out of range")
-    kinds = [STAGES[stage.id] for stage in stages]
+def _check_chain(frame: Frame,
+                 artefacts: Iterable[Artefact]) -> tuple[list[Kind], list[Settings]]:
+    parameters = [_check_parameters(stage) for stage in frame.stages]
+    kinds = [STAGES[stage.id] for stage in frame.stages]
     places = [kind.place for kind in kinds]
     require(places[-2:] == [QUANTIZER, CODEC] and set(places[:-2]) <= {TRANSFORM},
             "a chain is transforms, one quantizer, one codec")
     require(len(places) == 2 or not kinds[-2].make.native, "transforms before a native quantizer")
-    return kinds
+    needed = any(kind.needs_artefact(values) for kind, values in zip(kinds, parameters))
+    require(needed == (frame.artefact != NO_FINGERPRINT),
+            "an artefact is named that no stage needs, or one is needed and none is named")
+    artefact = _find_artefact(frame, artefacts) if needed else None
+    return kinds, [Settings(values, stage.version, artefact)
+                   for values, stage in zip(parameters, frame.stages)]
 
 
-def _read_symbols(frame: Frame, decode: Any,
-                  shapes: list[tuple[int, int, int]]) -> list[np.ndarray]:
+def _check_parameters(stage: Stage) -> dict[int, float]:
+    """Every parameter of the newest version, by id."""
+    if stage.id not in STAGES or not 1 <= stage.version <= STAGES[stage.id].newest:
+        raise Unsupported(f"stage {stage.id:#06x} version {stage.version}")
+    values = {}
+    given = dict(stage.parameters)
+    for number, parameter in STAGES[stage.id].parameters.items():
+        if parameter.since > stage.version:
+            values[number] = parameter.old
+            continue
+        require(number in given, "missing parameters")
+        value = given.pop(number)
+        require(parameter.low <= value <= parameter.high, "parameter out of range")
+        require(not parameter.whole or value == int(value), "a parameter is not a whole number")
+        values[number] = value
+    require(not given, "unknown parameters")
+    return values
+
+
+def _find_artefact(frame: Frame, artefacts: Iterable[Artefact]) -> Artefact:
+    for artefact in artefacts:
+        if artefact.fingerprint != frame.artefact:
+            continue
+        require(len(artefact.layers) == frame.model_layers, "an artefact of another model")
+        for layer, shape in frame.layers:
+            require(artefact.layers[layer] == (shape.kv_heads, shape.k_dim, shape.v_dim),
+                    "an artefact of other shapes")
+        return artefact
+    raise Unsupported(f"needs the calibration artefact {frame.artefact.hex()}")
+
+
+def _read_symbols(frame: Frame, decode: Any, settings: Settings,
+                  shapes: list[Extent]) -> list[np.ndarray]:
     section = ByteReader(frame.sections[SYMBOLS])
-    extents = [(rows * columns, alphabet) for rows, columns, alphabet in shapes]
-    symbols = decode(section, extents, frame.stages[-1].parameters)
+    symbols = decode(section, shapes, settings)
     section.end("the symbols")
-    for plane, (_, alphabet) in zip(symbols, extents):
-        require(not plane.size or plane.max() < alphabet, "a symbol beyond its alphabet")
-    return [plane.reshape(rows, columns) for plane, (rows, columns, _) in zip(symbols, shapes)]
+    for plane, extent in zip(symbols, shapes):
+        require(not plane.size or plane.max() < extent.alphabet, "a symbol beyond its alphabet")
+    return [plane.reshape(extent.rows, extent.columns)
+            for plane, extent in zip(symbols, shapes)]
 
 
 def _split_side(section: bytes, planes: list[Plane]) -> list[bytes]:

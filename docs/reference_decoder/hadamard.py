@@ -3,15 +3,15 @@
 import numpy as np
 
 from byte_reader import ByteReader
-from quantizers import Plane
+from planes import Plane, Settings
 
 MASK = 2**64 - 1
 
 
 class Hadamard:
-    def __init__(self, parameters: dict):
-        self._seed = parameters[1]
-        self._on = parameters[2], parameters[3]
+    def __init__(self, settings: Settings):
+        self._seed = int(settings.parameters[1])
+        self._on = settings.parameters[2], settings.parameters[3]
 
     def inverse(self, plane: Plane, values: np.ndarray, side: ByteReader) -> np.ndarray:
         """Of [token, head, dim] float32."""

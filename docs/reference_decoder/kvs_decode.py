@@ -2,6 +2,7 @@
 
     python kvs_decode.py x.kvs -o out.safetensors    tensors k.<layer>, v.<layer>
     python kvs_decode.py x.kvs --check               decodes and prints the headers
+    python kvs_decode.py x.kvs --calibration m.calib of frames that name this artefact
 
 Slow and plain; needs numpy, xxhash and zstandard.
 """
@@ -17,9 +18,10 @@ from pathlib import Path
 import numpy as np
 
 from byte_reader import Corrupt, Unsupported, require
+from calibration import read_artefact
 from chain import STAGES, decode_planes
 from frame import Frame, read_frame
-from quantizers import Plane
+from planes import Plane
 
 SAFETENSORS_DTYPES = {"float16": "F16", "bfloat16": "BF16", "float32": "F32"}
 
@@ -94,12 +96,15 @@ def main() -> int:
     parser.add_argument("frames", type=Path, help="file of frames, .kvs")
     parser.add_argument("-o", "--output", type=Path, help="safetensors file to write")
     parser.add_argument("--check", action="store_true", help="print the header of every frame")
+    parser.add_argument("--calibration", type=Path, action="append", default=[],
+                        help="calibration artefact, .calib")
     arguments = parser.parse_args()
     try:
+        artefacts = [read_artefact(path.read_bytes()) for path in arguments.calibration]
         frames = read_frames(arguments.frames.read_bytes())
         if arguments.check:
             print("\n".join(describe(frame) for frame in frames))
-        tensors = join([decode_planes(frame) for frame in frames])
+        tensors = join([decode_planes(frame, artefacts) for frame in frames])
     except (Corrupt, Unsupported) as error:
         print(f"{arguments.frames}: {type(error).__name__.lower()}: {error}", file=sys.stderr)
         return 1

@@ -1,28 +1,15 @@
 """Quantizers none, lossless and uniform: a plane's values from symbols and side bytes.
 FORMAT_STAGES.md."""
 
-import dataclasses
 import math
 
 import numpy as np
 
 from byte_reader import ByteReader, Corrupt, require
 from frame import ELEMENT_BYTES
+from planes import Extent, Plane, Settings
 
 LARGEST = np.finfo(np.float32).max
-
-
-@dataclasses.dataclass(frozen=True)
-class Plane:
-    """Where a plane belongs; its values are [token, head, dim]."""
-
-    layer: int  # index in the whole model
-    is_v: bool
-    first_token: int
-    tokens: int
-    heads: int
-    dim: int
-    dtype: str
 
 
 class NoneQuantizer:
@@ -30,12 +17,12 @@ class NoneQuantizer:
 
     native = True
 
-    def __init__(self, parameters: dict):
+    def __init__(self, settings: Settings):
         pass
 
-    def symbols(self, plane: Plane) -> tuple[int, int, int]:
-        """(rows, columns, alphabet) of the plane's symbols."""
-        return plane.tokens, plane.heads * plane.dim * ELEMENT_BYTES[plane.dtype], 256
+    def symbols(self, plane: Plane) -> Extent:
+        """The plane's symbols."""
+        return Extent(plane.tokens, plane.heads * plane.dim * ELEMENT_BYTES[plane.dtype], 256)
 
     def values(self, plane: Plane, symbols: np.ndarray, side: ByteReader) -> np.ndarray:
         """[token, head * dim]; native: as bits."""
@@ -47,11 +34,11 @@ class LosslessQuantizer:
 
     native = True
 
-    def __init__(self, parameters: dict):
+    def __init__(self, settings: Settings):
         pass
 
-    def symbols(self, plane: Plane) -> tuple[int, int, int]:
-        return plane.tokens, plane.heads * plane.dim, 256
+    def symbols(self, plane: Plane) -> Extent:
+        return Extent(plane.tokens, plane.heads * plane.dim, 256)
 
     def values(self, plane: Plane, symbols: np.ndarray, side: ByteReader) -> np.ndarray:
         form = side.number("B")
@@ -76,7 +63,8 @@ class UniformQuantizer:
 
     native = False
 
-    def __init__(self, parameters: dict):
+    def __init__(self, settings: Settings):
+        parameters = settings.parameters
         self._levels = parameters[1], parameters[2]
         self._axis = parameters[3], parameters[4]
         self._group = parameters[5], parameters[6]
@@ -85,9 +73,9 @@ class UniformQuantizer:
     def _has_raw_token(self, plane: Plane) -> bool:
         return bool(self._raw_first) and plane.first_token == 0
 
-    def symbols(self, plane: Plane) -> tuple[int, int, int]:
+    def symbols(self, plane: Plane) -> Extent:
         rows = plane.tokens - self._has_raw_token(plane)
-        return rows, plane.heads * plane.dim, self._levels[plane.is_v]
+        return Extent(rows, plane.heads * plane.dim, self._levels[plane.is_v])
 
     def values(self, plane: Plane, symbols: np.ndarray, side: ByteReader) -> np.ndarray:
         parts = []

@@ -3,7 +3,8 @@
 import numpy as np
 
 from byte_reader import ByteReader, require
-from symbol_codecs import Extent, unpack
+from planes import Extent, Settings
+from symbol_codecs import unpack
 
 TOTAL = 4096
 LOWEST = 65536
@@ -13,9 +14,10 @@ LAST_MODE = 18
 Table = list[tuple[int, int, int]]  # per slot: symbol, its frequency, slot - its start
 
 
-def decode_rans(section: ByteReader, extents: list[Extent], parameters: dict) -> list[np.ndarray]:
-    planes = [np.zeros(count, np.uint8) for count, _ in extents]
-    present = [index for index, (count, alphabet) in enumerate(extents) if count and alphabet > 1]
+def decode_rans(section: ByteReader, extents: list[Extent], settings: Settings) -> list[np.ndarray]:
+    planes = [np.zeros(extent.size, np.uint8) for extent in extents]
+    present = [index for index, extent in enumerate(extents)
+               if extent.size and extent.alphabet > 1]
     packed = []
     coded: list[tuple[int, Table]] = []
     sent: list[tuple[int, Table]] = []  # (highest symbol, table)
@@ -32,10 +34,10 @@ def decode_rans(section: ByteReader, extents: list[Extent], parameters: dict) ->
             back = max(mode - 2, 1)
             require(back <= len(sent), "a table that was not sent")
             last, table = sent[-back]
-            require(last < extents[index][1], "a table beyond the alphabet")
+            require(last < extents[index].alphabet, "a table beyond the alphabet")
             coded.append((index, table))
     for index in packed:
-        planes[index] = unpack(section, *extents[index])
+        planes[index] = unpack(section, extents[index].size, extents[index].alphabet)
     if coded:
         _decode_stream(section, [(planes[index], table) for index, table in coded])
     return planes

@@ -7,28 +7,26 @@ import numpy as np
 import zstandard
 
 from byte_reader import ByteReader, Corrupt, require
-
-# A plane as a codec sees it: (number of symbols, alphabet).
-Extent = tuple[int, int]
+from planes import Extent, Settings
 
 
-def decode_none(section: ByteReader, extents: list[Extent], parameters: dict) -> list[np.ndarray]:
-    return [np.frombuffer(section.take(count), np.uint8) for count, _ in extents]
+def decode_none(section: ByteReader, extents: list[Extent], settings: Settings | None) -> list[np.ndarray]:
+    return [np.frombuffer(section.take(extent.size), np.uint8) for extent in extents]
 
 
 def decode_bitpack(section: ByteReader, extents: list[Extent],
-                   parameters: dict) -> list[np.ndarray]:
-    return [unpack(section, *extent) for extent in extents]
+                   settings: Settings | None) -> list[np.ndarray]:
+    return [unpack(section, extent.size, extent.alphabet) for extent in extents]
 
 
-def decode_zstd(section: ByteReader, extents: list[Extent], parameters: dict) -> list[np.ndarray]:
+def decode_zstd(section: ByteReader, extents: list[Extent], settings: Settings | None) -> list[np.ndarray]:
     form = section.number("B")
     require(form <= 1, "unknown zstd form")
     data = section.take(section.left)
     if form == 1:
-        data = _decompress(data, sum(count for count, _ in extents))
+        data = _decompress(data, sum(extent.size for extent in extents))
     plain = ByteReader(data)
-    planes = decode_none(plain, extents, {})
+    planes = decode_none(plain, extents, None)
     plain.end("the symbols")
     return planes
 

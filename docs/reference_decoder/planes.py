@@ -1,0 +1,39 @@
+"""What stages of a chain are told: where a plane belongs, its symbols' shape, their settings."""
+
+import dataclasses
+from typing import NamedTuple
+
+from calibration import Artefact
+
+
+@dataclasses.dataclass(frozen=True)
+class Plane:
+    """Where a plane belongs; its values are [token, head, dim]."""
+
+    layer: int  # index in the whole model
+    is_v: bool
+    first_token: int
+    tokens: int
+    heads: int
+    dim: int
+    dtype: str
+
+
+class Extent(NamedTuple):
+    """Symbols of a plane."""
+
+    rows: int
+    columns: int
+    alphabet: int
+
+    @property
+    def size(self) -> int:
+        return self.rows * self.columns
+
+
+class Settings(NamedTuple):
+    """Of one stage of a frame."""
+
+    parameters: dict[int, float]  # every one of the newest version
+    version: int
+    artefact: Artefact | None  # if a stage of the chain needs one
