@@ -1,15 +1,11 @@
-"""Quantizers none, lossless and uniform: a plane's values from symbols and side bytes.
-FORMAT_STAGES.md."""
-
-import math
+"""Quantizers none and lossless: a plane's elements from symbols and side bytes. FORMAT_STAGES.md."""
 
 import numpy as np
 
-from byte_reader import ByteReader, Corrupt, require
+from byte_reader import ByteReader, require
 from frame import ELEMENT_BYTES
 from planes import Extent, Plane, Settings
 
-LARGEST = np.finfo(np.float32).max
 
 
 class NoneQuantizer:
@@ -53,80 +49,3 @@ class LosslessQuantizer:
             return bits.astype("<u2")
         low = np.frombuffer(side.take(2 * e.size), "<u2").reshape(e.shape)
         return (bits << 16 | low).astype("<u4")
-
-
-CHANNEL, TOKEN, GROUP = range(3)
-
-
-class UniformQuantizer:
-    """Real: zero + symbol * step, with a grid per channel, token or group."""
-
-    native = False
-
-    def __init__(self, settings: Settings):
-        parameters = settings.parameters
-        self._levels = parameters[1], parameters[2]
-        self._axis = parameters[3], parameters[4]
-        self._group = parameters[5], parameters[6]
-        self._raw_first = parameters[7]
-
-    def _has_raw_token(self, plane: Plane) -> bool:
-        return bool(self._raw_first) and plane.first_token == 0
-
-    def symbols(self, plane: Plane) -> Extent:
-        rows = plane.tokens - self._has_raw_token(plane)
-        return Extent(rows, plane.heads * plane.dim, self._levels[plane.is_v])
-
-    def values(self, plane: Plane, symbols: np.ndarray, side: ByteReader) -> np.ndarray:
-        parts = []
-        if self._has_raw_token(plane):
-            raw_form = side.number("B")
-            require(raw_form <= 1, "unknown form of the raw token")
-            kind = np.dtype("<f4" if raw_form else "<f2")
-            raw = np.frombuffer(side.take(symbols.shape[1] * kind.itemsize), kind)
-            parts.append(raw.astype(np.float32)[np.newaxis])
-        if len(symbols):
-            parts.append(self._on_grids(plane, symbols, side))
-        return np.concatenate(parts)
-
-    def _on_grids(self, plane: Plane, symbols: np.ndarray, side: ByteReader) -> np.ndarray:
-        shift = side.number("b")
-        require(shift in (0, -16, 64), "unknown shift")
-        base = side.number("h")
-        rows, columns = symbols.shape
-        axis, group = self._axis[plane.is_v], min(self._group[plane.is_v], plane.dim)
-        per_head = -(-plane.dim // group)
-        ranges = {CHANNEL: (1, columns), TOKEN: (rows, 1), GROUP: (rows, plane.heads * per_head)}
-        count = math.prod(ranges[axis])
-        grids = np.array([_read_grid(side, base) for _ in range(count)], np.float32)
-        zero, step = grids.T.reshape(2, *ranges[axis])
-        if axis == GROUP:
-            range_of = np.arange(columns) // plane.dim * per_head + np.arange(
-                columns) % plane.dim // group
-            zero, step = zero[:, range_of], step[:, range_of]
-        with np.errstate(over="ignore", under="ignore"):
-            values = zero + symbols.astype(np.float32) * step
-            if shift != 0:
-                values = np.clip(values * np.float32(2.0**-shift), -LARGEST, LARGEST)
-        return values
-
-
-def _read_grid(side: ByteReader, base: int) -> tuple[np.float32, np.float32]:
-    """(zero, step)"""
-    code = side.number("B")
-    if code >= 2:
-        half_steps = side.signed()
-        require(abs(half_steps) <= 32768, "a grid too far from zero")
-        try:
-            exact = math.ldexp(1 + (code - 2) % 16 / 16, base + (code - 2) // 16)
-        except OverflowError as error:
-            raise Corrupt("a step beyond binary32") from error
-        zero, step = half_steps * exact / 2, exact
-    else:
-        zero = side.number("f")
-        step = side.number("f") if code == 1 else 0.0
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        zero, step = np.float32(zero), np.float32(step)
-        finite = np.isfinite([zero, step, zero + np.float32(255) * step]).all()
-    require(bool(finite) and step >= 0, "a grid beyond binary32")
-    return zero, step
