@@ -15,6 +15,7 @@
 #include "kernels/hadamard/hadamard.h"
 #include "kernels/minmax/minmax.h"
 #include "kernels/quantize/quantize.h"
+#include "kernels/quantize/uniform_plane.h"
 #include "kernels/rans/rans.h"
 
 namespace kvserve {
@@ -89,31 +90,131 @@ void Hadamard(benchmark::State& state) {
 }
 BENCHMARK(Hadamard)->Arg(64)->Arg(80)->Arg(128)->Arg(256)->Arg(512)->Arg(1024);
 
-void MinMaxAndQuantize(benchmark::State& state) {
-  const auto values = Floats();
-  std::vector<float> low(kColumns), high(kColumns), inverse(kColumns);
-  std::vector<std::uint8_t> symbols(kValues);
-  for (auto _ : state) {
-    MinMaxColumns(values, low, high);
-    for (std::size_t c = 0; c < kColumns; ++c) inverse[c] = 15.0F / (high[c] - low[c]);
-    QuantizeColumns(values, low, inverse, 15, symbols);
-    benchmark::ClobberMemory();
-  }
-  SetBytes(state, 4 * kValues);
-}
-BENCHMARK(MinMaxAndQuantize);
+// Tiles that stay in L1 or L2, as a pipeline that works row by row sees them.
+constexpr std::size_t kTileColumns = 192;
 
-void Dequantize(benchmark::State& state) {
-  const auto symbols = Symbols(16);
-  const std::vector<float> zero(kColumns, -3.0F), step(kColumns, 0.4F);
-  std::vector<float> values(kValues);
+struct Tile {
+  explicit Tile(std::size_t rows) : values(Floats()), symbols(rows * kTileColumns) {
+    values.resize(symbols.size());
+    low.assign(kTileColumns, -3.0F);
+    high.assign(kTileColumns, 3.0F);
+    step.assign(kTileColumns, 0.4F);
+    inverse.assign(kTileColumns, 2.5F);
+    grids.zero = low;
+    grids.step = step;
+    grids.inverse = inverse;
+    grids.top = 15;
+    QuantizeColumns(values, grids, symbols);
+  }
+  [[nodiscard]] std::size_t bytes() const { return 4 * values.size(); }
+  std::vector<float> values, low, high, step, inverse;
+  std::vector<std::uint8_t> symbols;
+  Grids grids;
+};
+
+void TileMemcpy(benchmark::State& state) {
+  const Tile tile(static_cast<std::size_t>(state.range(0)));
+  std::vector<float> to(tile.values.size());
   for (auto _ : state) {
-    DequantizeColumns(symbols, zero, step, values);
+    std::memcpy(to.data(), tile.values.data(), tile.bytes());
     benchmark::ClobberMemory();
   }
-  SetBytes(state, 4 * kValues);
+  SetBytes(state, tile.bytes());
 }
-BENCHMARK(Dequantize);
+BENCHMARK(TileMemcpy)->Arg(16)->Arg(256);
+
+void TileMinMaxColumns(benchmark::State& state) {
+  Tile tile(static_cast<std::size_t>(state.range(0)));
+  for (auto _ : state) {
+    WidenMinMaxColumns(tile.values, tile.low, tile.high);
+    benchmark::ClobberMemory();
+  }
+  SetBytes(state, tile.bytes());
+}
+BENCHMARK(TileMinMaxColumns)->Arg(16)->Arg(256);
+
+void TileMinMaxTokens(benchmark::State& state) {
+  Tile tile(static_cast<std::size_t>(state.range(0)));
+  for (auto _ : state) {
+    MinMaxRuns(tile.values, {kTileColumns, kTileColumns}, tile.low, tile.high);
+    benchmark::ClobberMemory();
+  }
+  SetBytes(state, tile.bytes());
+}
+BENCHMARK(TileMinMaxTokens)->Arg(16)->Arg(192);
+
+void TileQuantizeColumns(benchmark::State& state) {
+  Tile tile(static_cast<std::size_t>(state.range(0)));
+  for (auto _ : state) {
+    QuantizeColumns(tile.values, tile.grids, tile.symbols);
+    benchmark::ClobberMemory();
+  }
+  SetBytes(state, tile.bytes());
+}
+BENCHMARK(TileQuantizeColumns)->Arg(16)->Arg(256);
+
+void TileQuantizeTokens(benchmark::State& state) {
+  Tile tile(static_cast<std::size_t>(state.range(0)));
+  for (auto _ : state) {
+    QuantizeRuns(tile.values, {kTileColumns, kTileColumns}, tile.grids, tile.symbols);
+    benchmark::ClobberMemory();
+  }
+  SetBytes(state, tile.bytes());
+}
+BENCHMARK(TileQuantizeTokens)->Arg(16)->Arg(192);
+
+// The second argument: points of their own, as conditional means give.
+void TileDequantizeColumns(benchmark::State& state) {
+  Tile tile(static_cast<std::size_t>(state.range(0)));
+  const std::vector<float> points(256, 1.25F);
+  if (state.range(1) != 0) tile.grids.points = points;
+  for (auto _ : state) {
+    DequantizeColumns(tile.symbols, tile.grids, tile.values);
+    benchmark::ClobberMemory();
+  }
+  SetBytes(state, tile.bytes());
+}
+BENCHMARK(TileDequantizeColumns)->Args({16, 0})->Args({256, 0})->Args({16, 1});
+
+void TileDequantizeTokens(benchmark::State& state) {
+  Tile tile(static_cast<std::size_t>(state.range(0)));
+  for (auto _ : state) {
+    DequantizeRuns(tile.symbols, {kTileColumns, kTileColumns}, tile.grids, tile.values);
+    benchmark::ClobberMemory();
+  }
+  SetBytes(state, tile.bytes());
+}
+BENCHMARK(TileDequantizeTokens)->Arg(16)->Arg(192);
+
+// Writing and reading the grids of a plane, in bytes of a plane of 256 rows.
+void PlaneGrids(benchmark::State& state) {
+  const bool read = state.range(0) != 0;
+  const UniformOptions options;
+  const Tile tile(256);
+  Arena arena;
+  std::vector<std::byte> side;
+  const auto write = [&] {
+    side.clear();
+    UniformPlane plane(options, 256, 3, kTileColumns / 3, arena);
+    plane.BeginEncoding();
+    plane.Observe(0, std::span(tile.values).first(kTileColumns));
+    ByteWriter writer(side);
+    plane.Finish(writer);
+  };
+  write();
+  for (auto _ : state) {
+    arena.Reset();
+    if (!read) {
+      write();
+      continue;
+    }
+    UniformPlane plane(options, 256, 3, kTileColumns / 3, arena);
+    ByteReader reader(side);
+    benchmark::DoNotOptimize(plane.Open(reader));
+  }
+  SetBytes(state, tile.bytes());
+}
+BENCHMARK(PlaneGrids)->Arg(0)->Arg(1);
 
 void Pack(benchmark::State& state) {
   const auto alphabet = static_cast<std::uint32_t>(state.range(0));

@@ -16,10 +16,9 @@ struct OrderedPlane {
   BasicPlaneView<Byte> view;
 };
 
-// Replaces `planes`, whose memory is kept.
 template <typename Byte>
-void CodingOrder(const BasicKvView<Byte>& view, std::vector<OrderedPlane<Byte>>& planes) {
-  planes.clear();
+[[nodiscard]] std::vector<OrderedPlane<Byte>> CodingOrder(const BasicKvView<Byte>& view) {
+  std::vector<OrderedPlane<Byte>> planes;
   planes.reserve(2 * view.layers.size());
   for (const auto& layer : view.layers) {
     planes.push_back({layer.layer, PlaneKind::kKey, layer.tokens, layer.k});
@@ -27,12 +26,6 @@ void CodingOrder(const BasicKvView<Byte>& view, std::vector<OrderedPlane<Byte>>&
       planes.push_back({layer.layer, PlaneKind::kValue, layer.tokens, layer.v});
     }
   }
-}
-
-template <typename Byte>
-[[nodiscard]] std::vector<OrderedPlane<Byte>> CodingOrder(const BasicKvView<Byte>& view) {
-  std::vector<OrderedPlane<Byte>> planes;
-  CodingOrder(view, planes);
   return planes;
 }
 

@@ -32,6 +32,15 @@ constexpr GoldenCase kCases[] = {
     {"hadamard-rans-uneven-f32", "uneven", kF32, "hadamard:v_on=0|uniform:levels=16|rans"},
     {"hadamard-rans-long-bf16", "long", kBf16, "hadamard|uniform:levels=5|rans"},
     {"hadamard-bitpack-window-f16", "window", kF16, "hadamard|uniform:levels=4|bitpack"},
+    {"uniform-mean-long-f16", "long", kF16,
+     "uniform:levels=3,axis=tensor,reconstruct=mean,raw_first=0|rans"},
+    {"uniform-symmetric-dim80-f32", "dim80", kF32,
+     "hadamard|uniform:k_levels=7,v_levels=16,range=symmetric,k_dead_zone=0.25,v_reconstruct=mean"
+     "|rans"},
+    {"uniform-fixed-window-bf16", "window", kBf16,
+     "uniform:levels=15,range=fixed,step=0.3,dead_zone=0.3|rans"},
+    {"uniform-fixed-mean-plain-f16", "plain", kF16,
+     "uniform:levels=8,k_range=fixed,k_step=0.25,reconstruct=mean|bitpack"},
 };
 
 }  // namespace

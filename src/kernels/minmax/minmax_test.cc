@@ -19,7 +19,7 @@ std::vector<float> Random(std::size_t count) {
 }
 
 TEST(MinMax, SpanMatchesTheOracleAtEveryLength) {
-  for (std::size_t count = 1; count < 70; ++count) {
+  for (std::size_t count = 1; count < 150; ++count) {
     auto values = Random(count);
     for (std::size_t extreme = 0; extreme < count; ++extreme) {
       values[extreme] = -1e9F;
@@ -35,14 +35,35 @@ TEST(MinMax, SpanMatchesTheOracleAtEveryLength) {
   }
 }
 
-TEST(MinMax, ColumnsMatchTheOracle) {
-  for (const std::size_t columns : {1U, 15U, 64U, 83U}) {
-    for (const std::size_t rows : {1U, 2U, 37U}) {
+TEST(MinMax, RunsMatchTheOracle) {
+  for (const Runs runs : {Runs{1, 1}, Runs{5, 2}, Runs{80, 32}, Runs{100, 100}, Runs{33, 16}}) {
+    const auto values = Random(4 * runs.segment);
+    const std::size_t count = runs.count(values.size());
+    std::vector<float> low(count), high(count), actual_low(count), actual_high(count);
+    MinMaxRunsRef(values, runs, low, high);
+    ForEachIsa([&] {
+      MinMaxRuns(values, runs, actual_low, actual_high);
+      EXPECT_EQ(actual_low, low);
+      EXPECT_EQ(actual_high, high);
+    });
+  }
+}
+
+TEST(MinMax, ColumnsMatchTheOracleInOneOrTwoParts) {
+  for (const std::size_t columns : {1U, 15U, 16U, 64U, 83U}) {
+    for (const std::size_t rows : {1U, 2U, 9U, 37U}) {
       const auto values = Random(rows * columns);
-      std::vector<float> low(columns), high(columns), actual_low(columns), actual_high(columns);
-      MinMaxColumnsRef(values, low, high);
+      std::vector<float> low(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(columns));
+      std::vector<float> high = low;
+      WidenMinMaxColumnsRef(values, low, high);
       ForEachIsa([&] {
+        std::vector<float> actual_low(columns), actual_high(columns);
         MinMaxColumns(values, actual_low, actual_high);
+        EXPECT_EQ(actual_low, low);
+        EXPECT_EQ(actual_high, high);
+        const auto first = std::span(values).first(rows / 2 * columns + columns);
+        MinMaxColumns(first, actual_low, actual_high);
+        WidenMinMaxColumns(std::span(values).subspan(first.size()), actual_low, actual_high);
         EXPECT_EQ(actual_low, low);
         EXPECT_EQ(actual_high, high);
       });

@@ -17,9 +17,21 @@ struct Coded {
 
 Coded Code(const GridCode& code, const MinMax& range) {
   Coded coded;
-  ByteWriter writer(coded.bytes);
-  coded.grid = code.Write(range, writer);
+  coded.bytes.resize(GridCode::kMaxBytes);
+  std::size_t used = 0;
+  coded.grid = code.Write(range, coded.bytes.data(), used);
+  coded.bytes.resize(used);
   return coded;
+}
+
+GridCode For(std::uint32_t levels, const std::vector<MinMax>& ranges,
+             GridForm form = GridForm::kSpan) {
+  std::vector<float> low, high;
+  for (const MinMax& range : ranges) {
+    low.push_back(range.low);
+    high.push_back(range.high);
+  }
+  return GridCode::For(levels, form, low, high);
 }
 
 // The decoder's grid is the encoder's, and both ends of the range are within half a step.
@@ -42,31 +54,127 @@ void CheckRange(const GridCode& code, std::uint32_t levels, const MinMax& range)
   EXPECT_LE(coded.grid.step, std::max(exact * 17.0 / 16.0, 0x1p-120));
 }
 
-TEST(GridCode, RandomRangesAreCoveredByTheGridThatIsRead) {
+std::vector<MinMax> RandomRanges() {
   std::mt19937 random(3);
   std::normal_distribution<float> normal;
+  std::vector<MinMax> ranges;
+  for (int i = 0; i < 500; ++i) {
+    const float scale = std::exp2(30.0F * normal(random));
+    const float a = normal(random) * scale + (i % 3 == 0 ? 100.0F * scale : 0.0F);
+    const float b = normal(random) * scale;
+    if (std::max(std::fabs(a), std::fabs(b)) > kLargestGridValue) continue;
+    ranges.push_back({std::min(a, b), std::max(a, b)});
+  }
+  return ranges;
+}
+
+TEST(GridCode, RandomRangesAreCoveredByTheGridThatIsRead) {
+  const auto ranges = RandomRanges();
   for (const std::uint32_t levels : {2U, 3U, 4U, 8U, 16U, 255U, 256U}) {
-    std::vector<MinMax> ranges;
-    for (int i = 0; i < 500; ++i) {
-      const float scale = std::exp2(30.0F * normal(random));
-      const float a = normal(random) * scale + (i % 3 == 0 ? 100.0F * scale : 0.0F);
-      const float b = normal(random) * scale;
-      if (std::max(std::fabs(a), std::fabs(b)) > kLargestGridValue) continue;
-      ranges.push_back({std::min(a, b), std::max(a, b)});
+    for (const GridForm form : {GridForm::kSpan, GridForm::kSpanZero}) {
+      const auto code = For(levels, ranges, form);
+      for (const auto& range : ranges) CheckRange(code, levels, range);
     }
-    const auto code = GridCode::For(levels, ranges);
-    for (const auto& range : ranges) CheckRange(code, levels, range);
+  }
+}
+
+TEST(GridCode, ReadingAllIsReadingEach) {
+  std::mt19937 random(4);
+  std::normal_distribution<float> normal;
+  for (const float bias : {0.0F, 500.0F}) {  // without and with codes beyond the shortest
+    for (const GridForm form : {GridForm::kSpan, GridForm::kSymmetric}) {
+      std::vector<MinMax> ranges;
+      for (int i = 0; i < 77; ++i) {
+        const float low = normal(random) + (i % 11 == 3 ? bias : 0.0F);
+        ranges.push_back({low, low + std::fabs(normal(random))});
+      }
+      const auto code = For(8, ranges, form);
+      std::vector<std::byte> bytes;
+      for (const auto& range : ranges) {
+        const auto coded = Code(code, range).bytes;
+        bytes.insert(bytes.end(), coded.begin(), coded.end());
+      }
+      bytes.push_back(std::byte{7});
+      std::vector<float> zero(ranges.size()), step(ranges.size());
+      ByteReader all(bytes);
+      ASSERT_TRUE(code.ReadAll(all, zero, step));
+      EXPECT_EQ(all.remaining(), 1U);
+      ByteReader each(bytes);
+      for (std::size_t i = 0; i < ranges.size(); ++i) {
+        const auto grid = code.Read(each);
+        ASSERT_TRUE(grid);
+        EXPECT_EQ(grid->zero, zero[i]);
+        EXPECT_EQ(grid->step, step[i]);
+      }
+      ByteReader cut(std::span<const std::byte>(bytes).first(bytes.size() - 2));
+      EXPECT_FALSE(code.ReadAll(cut, zero, step));
+    }
+  }
+}
+
+// Short grids hold 0 if their range does.
+TEST(GridCode, SpanZeroHasZeroAsAPoint) {
+  const std::vector<MinMax> ranges = {{-3.1F, 2.9F}, {-0.2F, 2.9F}, {-7.3F, 0.01F}, {0.0F, 1.0F}};
+  for (const std::uint32_t levels : {2U, 3U, 4U, 15U, 16U}) {
+    const auto code = For(levels, ranges, GridForm::kSpanZero);
+    for (const auto& range : ranges) {
+      const Grid grid = Code(code, range).grid;
+      const float symbol = -grid.zero / grid.step;
+      EXPECT_EQ(symbol, std::round(symbol)) << range.low << " " << levels;
+      EXPECT_GE(symbol, 0.0F);
+      EXPECT_LT(symbol, static_cast<float>(levels));
+    }
+  }
+}
+
+TEST(GridCode, SymmetricRangesTakeOneByteAndReachBothEnds) {
+  const auto ranges = RandomRanges();
+  for (const std::uint32_t levels : {2U, 3U, 4U, 15U, 256U}) {
+    const auto code = For(levels, ranges, GridForm::kSymmetric);
+    for (const auto& range : ranges) {
+      const Coded coded = Code(code, range);
+      ByteReader reader(coded.bytes);
+      const auto read = code.Read(reader);
+      ASSERT_TRUE(read);
+      EXPECT_EQ(reader.remaining(), 0U);
+      ASSERT_EQ(read->zero, coded.grid.zero);
+      ASSERT_EQ(read->step, coded.grid.step);
+      const double largest = std::max(std::fabs(range.low), std::fabs(range.high));
+      EXPECT_GE(-read->zero * 1.000001, largest);
+      EXPECT_LE(-read->zero, std::max(largest * 1.0626, 0x1p-112));
+      EXPECT_EQ(read->zero + read->step * static_cast<float>(levels - 1), -read->zero);
+    }
+  }
+  const std::vector<MinMax> ordinary = {{-3.1F, 2.9F}, {0.02F, 0.03F}, {0.0F, 0.0F}};
+  const auto code = For(16, ordinary, GridForm::kSymmetric);
+  for (const auto& range : ordinary) EXPECT_EQ(Code(code, range).bytes.size(), 1U);
+}
+
+// Steps around the normal floats are read in another way than those within.
+TEST(GridCode, StepsAtEveryExponentAreReadAsWritten) {
+  for (int exponent = -118; exponent < 112; ++exponent) {
+    const float scale = std::ldexp(1.0F, exponent);
+    const MinMax range{-0.3F * scale, 0.9F * scale};
+    for (const GridForm form : {GridForm::kSpan, GridForm::kSymmetric}) {
+      const auto code = For(5, {range}, form);
+      const Coded coded = Code(code, range);
+      ByteReader reader(coded.bytes);
+      const auto read = code.Read(reader);
+      ASSERT_TRUE(read) << exponent;
+      EXPECT_EQ(read->zero, coded.grid.zero) << exponent;
+      EXPECT_EQ(read->step, coded.grid.step) << exponent;
+    }
   }
 }
 
 TEST(GridCode, OrdinaryRangesTakeTwoBytes) {
   const std::vector<MinMax> ranges = {{-3.1F, 2.9F}, {-0.02F, 0.03F}, {0.0F, 1.0F}};
-  const auto code = GridCode::For(16, ranges);
+  const auto code = For(16, ranges);
   for (const auto& range : ranges) EXPECT_EQ(Code(code, range).bytes.size(), 2U);
 }
 
 TEST(GridCode, EqualValuesAreExact) {
-  const auto code = GridCode::For(4, {});
+  const auto code = For(4, {});
   for (const float value : {0.0F, -0.0F, 1.0F / 3.0F, -1e30F, 1e-45F}) {
     const auto coded = Code(code, {value, value});
     EXPECT_EQ(coded.grid.zero, value);
@@ -77,7 +185,7 @@ TEST(GridCode, EqualValuesAreExact) {
 
 TEST(GridCode, NarrowRangeFarFromZeroKeepsItsBound) {
   const MinMax range{1000.0F, std::nextafter(1000.0F, 2000.0F)};
-  CheckRange(GridCode::For(16, std::span(&range, 1)), 16, range);
+  CheckRange(For(16, {range}), 16, range);
 }
 
 TEST(GridCode, HostileBytesAreRefused) {

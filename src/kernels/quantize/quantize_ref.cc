@@ -2,48 +2,63 @@
 #include <cmath>
 
 #include "kernels/quantize/quantize.h"
+#include "kernels/quantize/range_visit.h"
 
 namespace kvserve {
 namespace {
 
-std::uint8_t Symbol(float value, float zero, float inverse, float top) {
-  const float position = (value - zero) * inverse;
-  return static_cast<std::uint8_t>(std::nearbyint(std::max(0.0F, std::min(position, top))));
+std::uint8_t Symbol(float value, const Grids& grids, std::size_t range) {
+  const auto top = static_cast<float>(grids.top);
+  float position = (value - grids.zero[range]) * grids.inverse[range];
+  position = std::max(0.0F, std::min(position, top));
+  if (!grids.centre.empty() && std::fabs(position - grids.centre[range]) < grids.reach) {
+    position = grids.centre[range];
+  }
+  return static_cast<std::uint8_t>(std::nearbyint(position));
+}
+
+float Value(std::uint8_t symbol, const Grids& grids, std::size_t range) {
+  const float point = grids.points.empty() ? static_cast<float>(symbol) : grids.points[symbol];
+  return grids.zero[range] + point * grids.step[range];
 }
 
 }  // namespace
 
-void QuantizeSpanRef(std::span<const float> values, float zero, float inverse, std::uint32_t top,
-                     std::span<std::uint8_t> symbols) {
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    symbols[i] = Symbol(values[i], zero, inverse, static_cast<float>(top));
-  }
+Grids Grids::Part(std::size_t first, std::size_t count) const {
+  Grids part = *this;
+  part.zero = zero.subspan(first, count);
+  part.step = step.subspan(first, count);
+  if (!inverse.empty()) part.inverse = inverse.subspan(first, count);
+  if (!centre.empty()) part.centre = centre.subspan(first, count);
+  return part;
 }
 
-void DequantizeSpanRef(std::span<const std::uint8_t> symbols, float zero, float step,
-                       std::span<float> values) {
-  for (std::size_t i = 0; i < symbols.size(); ++i) {
-    values[i] = zero + static_cast<float>(symbols[i]) * step;
-  }
-}
-
-void QuantizeColumnsRef(std::span<const float> values, std::span<const float> zero,
-                        std::span<const float> inverse, std::uint32_t top,
+void QuantizeColumnsRef(std::span<const float> values, const Grids& grids,
                         std::span<std::uint8_t> symbols) {
-  for (std::size_t at = 0; at < values.size(); at += zero.size()) {
-    for (std::size_t c = 0; c < zero.size(); ++c) {
-      symbols[at + c] = Symbol(values[at + c], zero[c], inverse[c], static_cast<float>(top));
-    }
-  }
+  ForEachOfColumns(values.size(), grids.zero.size(), [&](std::size_t i, std::size_t range) {
+    symbols[i] = Symbol(values[i], grids, range);
+  });
 }
 
-void DequantizeColumnsRef(std::span<const std::uint8_t> symbols, std::span<const float> zero,
-                          std::span<const float> step, std::span<float> values) {
-  for (std::size_t at = 0; at < symbols.size(); at += zero.size()) {
-    for (std::size_t c = 0; c < zero.size(); ++c) {
-      values[at + c] = zero[c] + static_cast<float>(symbols[at + c]) * step[c];
-    }
-  }
+void DequantizeColumnsRef(std::span<const std::uint8_t> symbols, const Grids& grids,
+                          std::span<float> values) {
+  ForEachOfColumns(values.size(), grids.zero.size(), [&](std::size_t i, std::size_t range) {
+    values[i] = Value(symbols[i], grids, range);
+  });
+}
+
+void QuantizeRunsRef(std::span<const float> values, Runs runs, const Grids& grids,
+                     std::span<std::uint8_t> symbols) {
+  ForEachOfRuns(values.size(), runs, [&](std::size_t i, std::size_t range) {
+    symbols[i] = Symbol(values[i], grids, range);
+  });
+}
+
+void DequantizeRunsRef(std::span<const std::uint8_t> symbols, Runs runs, const Grids& grids,
+                       std::span<float> values) {
+  ForEachOfRuns(values.size(), runs, [&](std::size_t i, std::size_t range) {
+    values[i] = Value(symbols[i], grids, range);
+  });
 }
 
 }  // namespace kvserve

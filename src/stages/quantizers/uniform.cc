@@ -1,28 +1,36 @@
-// Uniform min-max quantization: K per channel over the frame's tokens, V per token, or groups along
-// the head dimension. The request's first token is kept apart in 16 bits: attention sinks make it
-// about 10^4 times as sensitive as others, and its outliers would widen every channel's range.
+// Uniform quantization: min-max, symmetric or fixed grids; K per channel over the frame's tokens, V
+// per token, or groups along the head dimension, or one grid for the plane. The request's first
+// token is kept apart in 16 bits: attention sinks make it about 10^4 times as sensitive as others,
+// and its outliers would widen every channel's range.
 #include <algorithm>
+#include <array>
 #include <cmath>
-#include <vector>
+#include <string>
 
 #include "base/try.h"
 #include "kernels/convert/convert.h"
-#include "kernels/minmax/minmax.h"
-#include "kernels/quantize/grid_code.h"
-#include "kernels/quantize/quantize.h"
+#include "kernels/quantize/uniform_plane.h"
 #include "pipeline/stage.h"
 
 namespace kvserve {
 namespace {
 
-constexpr std::uint8_t kLevels = 1;  // and 2 for V
-constexpr std::uint8_t kAxis = 3;    // and 4
-constexpr std::uint8_t kGroup = 5;   // and 6
-constexpr std::uint8_t kRawFirst = 7;
+constexpr std::uint8_t kLevels = 1;  // and 2 for V, as below
+constexpr std::uint8_t kAxis = 3;
+constexpr std::uint8_t kGroup = 5;
+constexpr std::uint8_t kRawFirst = 7;  // not per plane
+constexpr std::uint8_t kRange = 8;
+constexpr std::uint8_t kStep = 10;
+constexpr std::uint8_t kDeadZone = 12;
+constexpr std::uint8_t kReconstruct = 14;
 
-constexpr std::string_view kAxes[] = {"channel", "token", "group"};
-constexpr std::uint32_t kChannelAxis = 0;
-constexpr std::uint32_t kTokenAxis = 1;
+constexpr std::string_view kAxes[] = {"channel", "token", "group", "tensor"};
+constexpr std::string_view kRanges[] = {"minmax", "symmetric", "fixed"};
+constexpr std::uint32_t kSymmetricRange = 1;
+constexpr std::uint32_t kFixedRange = 2;
+constexpr std::string_view kReconstructions[] = {"midpoint", "mean"};
+
+constexpr std::uint8_t kVersion = 2;
 
 constexpr ParameterInfo kParameters[] = {
     {.id = kLevels,
@@ -38,11 +46,11 @@ constexpr ParameterInfo kParameters[] = {
      .name = "axis",
      .type = ParameterType::kChoice,
      .low = 0,
-     .high = 2,
+     .high = 3,
      .default_k = 0,
      .default_v = 1,
      .per_plane = true,
-     .help = "what shares a range: a channel over the tokens, a token, or a group of channels",
+     .help = "what shares a range: a channel over the tokens, a token, a group of channels, or all",
      .choices = kAxes},
     {.id = kGroup,
      .name = "group",
@@ -61,119 +69,61 @@ constexpr ParameterInfo kParameters[] = {
      .high = 1,
      .default_k = 1,
      .help = "keep the request's first token in 16 bits (fp32 caches: 32)"},
+    {.id = kRange,
+     .name = "range",
+     .type = ParameterType::kChoice,
+     .low = 0,
+     .high = 2,
+     .per_plane = true,
+     .help = "grid over the values' range, symmetric about 0, or with a given step (range=fixed)",
+     .choices = kRanges,
+     .since = 2},
+    {.id = kStep,
+     .name = "step",
+     .type = ParameterType::kReal,
+     .low = 1e-6,
+     .high = 1e6,
+     .default_k = 1,
+     .default_v = 1,
+     .per_plane = true,
+     .help = "distance of neighbouring levels (range=fixed)",
+     .since = 2},
+    {.id = kDeadZone,
+     .name = "dead_zone",
+     .type = ParameterType::kReal,
+     .low = 0,
+     .high = 1,
+     .per_plane = true,
+     .unit = "steps",
+     .help = "how much wider the bin of the level 0 is",
+     .since = 2},
+    {.id = kReconstruct,
+     .name = "reconstruct",
+     .type = ParameterType::kChoice,
+     .low = 0,
+     .high = 1,
+     .per_plane = true,
+     .help = "decode to the middle of a bin or to the mean of the values in it",
+     .choices = kReconstructions,
+     .since = 2},
 };
 
 constexpr StageInfo kInfo = {
     .id = 0x0302,
     .name = "uniform",
+    .version = kVersion,
     .kind = StageKind::kQuantizer,
     .parameters = kParameters,
-    .summary = "uniform min-max quantization per channel, token or group",
+    .summary = "uniform quantization per channel, token, group or tensor",
+    .oldest_version = 1,
 };
 
 constexpr std::uint8_t kRawFloat16 = 0;
 constexpr std::uint8_t kRawFloat32 = 1;
 
-// Powers of two that bring a plane's values into the range of grids.
-constexpr std::int8_t kShiftNone = 0;
-constexpr std::int8_t kShiftDown = -16;
-constexpr std::int8_t kShiftUp = 64;
-
-std::int8_t ShiftFor(float largest) {
-  if (largest > 0x1p100F) return kShiftDown;
-  if (largest > 0.0F && largest < 0x1p-60F) return kShiftUp;
-  return kShiftNone;
-}
-
-float LargestMagnitude(std::span<const float> values) {
-  const MinMax range = MinMaxSpan(values);
-  return std::max(std::fabs(range.low), std::fabs(range.high));
-}
-
-// How a plane divides into ranges: per channel, or runs of consecutive values.
-class Division {
- public:
-  Division(std::uint32_t axis, std::uint32_t group, std::size_t rows, std::size_t heads,
-           std::size_t dim)
-      : rows_(rows), columns_(heads * dim), by_channel_(axis == kChannelAxis) {
-    segment_ = axis == kTokenAxis ? columns_ : dim;
-    group_ = axis == kTokenAxis ? columns_ : std::min<std::size_t>(group, dim);
-  }
-
-  [[nodiscard]] bool by_channel() const { return by_channel_; }
-  [[nodiscard]] std::size_t values() const { return rows_ * columns_; }
-  [[nodiscard]] std::size_t columns() const { return columns_; }
-  [[nodiscard]] std::size_t ranges() const {
-    if (rows_ == 0) return 0;
-    if (by_channel_) return columns_;
-    return values() / segment_ * ((segment_ + group_ - 1) / group_);
-  }
-  // visit(range index, first value, number of values), runs only.
-  template <typename Visit>
-  void ForEachRun(const Visit& visit) const {
-    std::size_t index = 0;
-    for (std::size_t segment = 0; segment < values(); segment += segment_) {
-      for (std::size_t at = 0; at < segment_; at += group_) {
-        visit(index++, segment + at, std::min(group_, segment_ - at));
-      }
-    }
-  }
-
- private:
-  std::size_t rows_;
-  std::size_t columns_;
-  std::size_t segment_ = 0;  // groups do not cross multiples of it
-  std::size_t group_ = 0;
-  bool by_channel_;
-};
-
-std::vector<MinMax> FindRanges(const Division& division, std::span<const float> values) {
-  std::vector<MinMax> ranges(division.ranges());
-  if (!division.by_channel()) {
-    division.ForEachRun([&](std::size_t i, std::size_t at, std::size_t count) {
-      ranges[i] = MinMaxSpan(values.subspan(at, count));
-    });
-  } else if (!ranges.empty()) {
-    std::vector<float> low(ranges.size());
-    std::vector<float> high(ranges.size());
-    MinMaxColumns(values, low, high);
-    for (std::size_t i = 0; i < ranges.size(); ++i) ranges[i] = {low[i], high[i]};
-  }
-  return ranges;
-}
-
-// Grids of all ranges, as arrays so that columns can be vectors.
-struct Grids {
-  std::vector<float> zero, step, inverse;
-  void Add(const Grid& grid) {
-    zero.push_back(grid.zero);
-    step.push_back(grid.step);
-    inverse.push_back(grid.inverse());
-  }
-};
-
-void ToSymbols(const Division& division, const Grids& grids, std::uint32_t top,
-               std::span<const float> values, std::span<std::uint8_t> symbols) {
-  if (division.by_channel()) {
-    return QuantizeColumns(values, grids.zero, grids.inverse, top, symbols);
-  }
-  division.ForEachRun([&](std::size_t i, std::size_t at, std::size_t count) {
-    QuantizeSpan(values.subspan(at, count), grids.zero[i], grids.inverse[i], top,
-                 symbols.subspan(at, count));
-  });
-}
-
-void ToValues(const Division& division, const Grids& grids, std::span<const std::uint8_t> symbols,
-              std::span<float> values) {
-  if (division.by_channel()) return DequantizeColumns(symbols, grids.zero, grids.step, values);
-  division.ForEachRun([&](std::size_t i, std::size_t at, std::size_t count) {
-    DequantizeSpan(symbols.subspan(at, count), grids.zero[i], grids.step[i],
-                   values.subspan(at, count));
-  });
-}
-
 void WriteRaw(DType dtype, std::span<const float> row, ByteWriter& side) {
-  const float largest = LargestMagnitude(row);
+  const MinMax range = MinMaxSpan(row);
+  const float largest = std::max(std::fabs(range.low), std::fabs(range.high));
   const bool fits = largest == 0.0F || (largest <= 65504.0F && largest >= 0x1p-6F);
   const bool narrow = fits && dtype != DType::kFloat32;
   side.Put(narrow ? kRawFloat16 : kRawFloat32);
@@ -191,98 +141,156 @@ Status ReadRaw(ByteReader& side, std::span<float> row) {
   return {};
 }
 
-class Uniform : public Quantizer {
+UniformOptions OptionsFor(const Settings& settings, PlaneKind kind) {
+  UniformOptions options;
+  options.levels = settings.integer(kLevels, kind);
+  options.axis = static_cast<RangeAxis>(settings.integer(kAxis, kind));
+  options.group = settings.integer(kGroup, kind);
+  options.fixed = settings.integer(kRange, kind) == kFixedRange;
+  options.step = static_cast<float>(settings.value(kStep, kind));
+  options.dead_zone = static_cast<float>(settings.value(kDeadZone, kind));
+  options.means = settings.integer(kReconstruct, kind) != 0;
+  if (settings.integer(kRange, kind) == kSymmetricRange) {
+    options.form = GridForm::kSymmetric;
+  } else if (options.dead_zone > 0.0F) {
+    options.form = GridForm::kSpanZero;
+  }
+  return options;
+}
+
+// The rows that have symbols are those of `plane`; before them there may be a raw one.
+struct UniformState : PlaneState {
+  UniformState(const UniformOptions& options, std::uint32_t raw, PlaneShape shape, Arena& arena)
+      : plane(options, shape.tokens - raw, shape.heads, shape.dim, arena),
+        raw_row(arena.Take<float>(raw * std::size_t{shape.columns()})) {}
+
+  // The values of a tile that have symbols; `row` is the first of them among such rows.
+  template <typename Plane>
+  [[nodiscard]] auto Coded(std::uint32_t first_row, const Plane& tile, std::size_t& row) const {
+    const std::uint32_t raw = raw_row.empty() ? 0 : 1;
+    const std::uint32_t skipped = first_row == 0 ? raw : 0;
+    row = first_row + skipped - raw;
+    return tile.span().subspan(std::size_t{skipped} * tile.columns());
+  }
+
+  UniformPlane plane;
+  std::span<float> raw_row;  // [column] or empty
+  DType dtype = DType::kFloat16;
+};
+
+class Uniform : public Quantizer, public RowQuantizer {
  public:
-  explicit Uniform(const Settings& settings) : settings_(settings) {}
+  explicit Uniform(const Settings& settings)
+      : options_{OptionsFor(settings, PlaneKind::kKey), OptionsFor(settings, PlaneKind::kValue)},
+        raw_first_(settings.integer(kRawFirst) != 0) {}
 
   Status Plan(const PlaneContext& plane, DType /*dtype*/, std::uint32_t heads, std::uint32_t dim,
               SymbolPlane& symbols) const override {
-    symbols.tokens = plane.tokens.size() - (HasRaw(plane) ? 1 : 0);
+    symbols.tokens = plane.tokens.size() - RawRows(plane);
     symbols.columns = heads * dim;
-    symbols.alphabet = settings_.integer(kLevels, plane.kind);
+    symbols.alphabet = Of(plane).levels;
     return {};
   }
 
   Status Quantize(const PlaneContext& plane, ConstRealPlane values, SymbolPlane& symbols,
                   ByteWriter& side) const override {
-    std::span<const float> rest = values.span();
-    if (HasRaw(plane)) {
-      WriteRaw(plane.frame->geometry->dtype, rest.first(values.columns()), side);
-      rest = rest.subspan(values.columns());
-    }
-    if (rest.empty()) return {};
-    const std::int8_t shift = ShiftFor(LargestMagnitude(rest));
-    std::vector<float> scaled;
-    if (shift != kShiftNone) {
-      const float factor = std::ldexp(1.0F, shift);
-      for (const float value : rest) scaled.push_back(value * factor);
-      rest = scaled;
-    }
-    const Division division = Divide(plane, rest.size() / values.columns(), values);
-    const std::vector<MinMax> ranges = FindRanges(division, rest);
-    const GridCode code = GridCode::For(symbols.alphabet, ranges);
-    side.Put(shift);
-    side.Put(code.base());
-    Grids grids;
-    for (const auto& range : ranges) grids.Add(code.Write(range, side));
-    ToSymbols(division, grids, symbols.alphabet - 1, rest, symbols.symbols);
+    PlaneState* state = Begin(plane, {values.tokens, values.heads, values.dim});
+    Observe(state, 0, values);
+    KVSERVE_TRY(Finish(state, side));
+    QuantizeRows(state, 0, values, symbols.symbols);
     return {};
   }
 
   Status Dequantize(const PlaneContext& plane, const SymbolPlane& symbols, ByteReader& side,
                     RealPlane values) const override {
-    std::span<float> rest = values.span();
-    if (HasRaw(plane)) {
-      KVSERVE_TRY(ReadRaw(side, rest.first(values.columns())));
-      rest = rest.subspan(values.columns());
-    }
-    if (rest.empty()) return {};
-    KVSERVE_ASSIGN(const auto shift, side.Get<std::int8_t>());
-    KVSERVE_ASSIGN(const auto base, side.Get<std::int16_t>());
-    if (shift != kShiftNone && shift != kShiftDown && shift != kShiftUp) {
-      return MakeError(ErrorCode::kCorruptData, "unknown shift of a plane");
-    }
-    const Division division = Divide(plane, rest.size() / values.columns(), values);
-    KVSERVE_ASSIGN(const Grids grids, ReadGrids({symbols.alphabet, base}, division.ranges(), side));
-    ToValues(division, grids, symbols.symbols, rest);
-    if (shift != kShiftNone) Unshift(shift, rest);
+    KVSERVE_ASSIGN(const PlaneState* state,
+                   Open(plane, {values.tokens, values.heads, values.dim}, symbols, side));
+    DequantizeRows(state, 0, symbols.symbols, values);
     return {};
   }
 
+  [[nodiscard]] const RowQuantizer* rows() const override { return this; }
+
+  PlaneState* Begin(const PlaneContext& plane, PlaneShape shape) const override {
+    UniformState* state = NewState(plane, shape);
+    state->dtype = plane.frame->geometry->dtype;
+    state->plane.BeginEncoding();
+    return state;
+  }
+
+  void Observe(PlaneState* opaque, std::uint32_t first_row, ConstRealPlane rows) const override {
+    auto& state = *static_cast<UniformState*>(opaque);
+    if (first_row == 0) std::copy_n(rows.data, state.raw_row.size(), state.raw_row.begin());
+    std::size_t row = 0;
+    const std::span<const float> values = state.Coded(first_row, rows, row);
+    state.plane.Observe(row, values);
+  }
+
+  Status Finish(PlaneState* opaque, ByteWriter& side) const override {
+    auto& state = *static_cast<UniformState*>(opaque);
+    if (!state.raw_row.empty()) WriteRaw(state.dtype, state.raw_row, side);
+    state.plane.Finish(side);
+    return {};
+  }
+
+  void QuantizeRows(const PlaneState* opaque, std::uint32_t first_row, ConstRealPlane rows,
+                    std::span<std::uint8_t> symbols) const override {
+    const auto& state = *static_cast<const UniformState*>(opaque);
+    std::size_t row = 0;
+    const std::span<const float> values = state.Coded(first_row, rows, row);
+    state.plane.Quantize(row, values, symbols);
+  }
+
+  Result<const PlaneState*> Open(const PlaneContext& plane, PlaneShape shape,
+                                 const SymbolPlane& /*symbols*/, ByteReader& side) const override {
+    UniformState* state = NewState(plane, shape);
+    if (!state->raw_row.empty()) KVSERVE_TRY(ReadRaw(side, state->raw_row));
+    KVSERVE_TRY(state->plane.Open(side));
+    return state;
+  }
+
+  void DequantizeRows(const PlaneState* opaque, std::uint32_t first_row,
+                      std::span<const std::uint8_t> symbols, RealPlane rows) const override {
+    const auto& state = *static_cast<const UniformState*>(opaque);
+    if (first_row == 0) std::copy(state.raw_row.begin(), state.raw_row.end(), rows.data);
+    std::size_t row = 0;
+    const std::span<float> values = state.Coded(first_row, rows, row);
+    state.plane.Dequantize(row, symbols, values);
+  }
+
  private:
-  [[nodiscard]] bool HasRaw(const PlaneContext& plane) const {
-    return settings_.integer(kRawFirst) != 0 && plane.tokens.begin == 0 && !plane.tokens.empty();
+  [[nodiscard]] const UniformOptions& Of(const PlaneContext& plane) const {
+    return options_[static_cast<std::size_t>(plane.kind)];
   }
 
-  template <typename Plane>
-  [[nodiscard]] Division Divide(const PlaneContext& plane, std::size_t rows,
-                                const Plane& values) const {
-    return {settings_.integer(kAxis, plane.kind), settings_.integer(kGroup, plane.kind), rows,
-            values.heads, values.dim};
+  [[nodiscard]] std::uint32_t RawRows(const PlaneContext& plane) const {
+    return raw_first_ && plane.tokens.begin == 0 && !plane.tokens.empty() ? 1 : 0;
   }
 
-  static Result<Grids> ReadGrids(const GridCode& code, std::size_t ranges, ByteReader& side) {
-    if (side.remaining() / GridCode::kMinBytes < ranges) {
-      return MakeError(ErrorCode::kCorruptData, std::to_string(ranges) + " ranges do not fit in " +
-                                                    std::to_string(side.remaining()) + " bytes");
-    }
-    Grids grids;
-    for (std::size_t i = 0; i < ranges; ++i) {
-      KVSERVE_ASSIGN(const Grid grid, code.Read(side));
-      grids.Add(grid);
-    }
-    return grids;
+  [[nodiscard]] UniformState* NewState(const PlaneContext& plane, PlaneShape shape) const {
+    return plane.arena->New<UniformState>(Of(plane), RawRows(plane), shape, *plane.arena);
   }
 
-  // The largest floats may round up past the end of their range.
-  static void Unshift(std::int8_t shift, std::span<float> values) {
-    constexpr float kLargest = 0x1.fffffep127F;
-    const float factor = std::ldexp(1.0F, -shift);
-    for (float& value : values) value = std::clamp(value * factor, -kLargest, kLargest);
-  }
-
-  Settings settings_;
+  std::array<UniformOptions, 2> options_;  // [kind]
+  bool raw_first_;
 };
+
+Status CheckSettings(const Settings& settings) {
+  for (const PlaneKind kind : {PlaneKind::kKey, PlaneKind::kValue}) {
+    const UniformOptions options = OptionsFor(settings, kind);
+    if (settings.version() < kVersion && options.axis == RangeAxis::kTensor) {
+      return MakeError(ErrorCode::kInvalidArgument, "version 1 has no axis=tensor");
+    }
+    const bool any_zero = !options.fixed && options.form != GridForm::kSymmetric;
+    if (options.dead_zone > 0.0F && !any_zero && options.levels % 2 == 0) {
+      return MakeError(ErrorCode::kInvalidArgument,
+                       "dead_zone with range=symmetric or fixed needs a level at 0, that is an odd "
+                       "number of levels, not " +
+                           std::to_string(options.levels));
+    }
+  }
+  return {};
+}
 
 }  // namespace
 
@@ -290,6 +298,7 @@ const StageEntry& UniformStage() {
   static const StageEntry entry = {
       .info = &kInfo,
       .make_quantizer = [](const Settings& settings) -> Result<std::unique_ptr<Quantizer>> {
+        KVSERVE_TRY(CheckSettings(settings));
         return std::make_unique<Uniform>(settings);
       }};
   return entry;
