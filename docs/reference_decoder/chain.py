@@ -10,10 +10,11 @@ from byte_reader import ByteReader, Unsupported, require
 from calibration import Artefact
 from frame import CLASSES, ELEMENT_BYTES, NO_FINGERPRINT, SIDE, SYMBOLS, Frame, Stage
 from hadamard import Hadamard
-from quantizers import LosslessQuantizer, NoneQuantizer, UniformQuantizer
+from quantizers import LosslessQuantizer, NoneQuantizer
 from planes import Extent, Plane, Settings
 from rans import decode_rans
 from symbol_codecs import decode_bitpack, decode_none, decode_zstd
+from uniform import UniformQuantizer
 
 MAX_RAW_BYTES = 2**33  # this decoder's own limit
 TRANSFORM, QUANTIZER, CODEC = range(3)
@@ -44,8 +45,9 @@ STAGES = {
                  {1: Parameter(0, 2**31 - 1), 2: BOOLEAN, 3: BOOLEAN}),
     0x0301: Kind("none", QUANTIZER, NoneQuantizer, {}),
     0x0302: Kind("uniform", QUANTIZER, UniformQuantizer,
-                 {1: Parameter(2, 256), 2: Parameter(2, 256), 3: Parameter(0, 3),
-                  4: Parameter(0, 3), 5: Parameter(8, 1024), 6: Parameter(8, 1024), 7: BOOLEAN,
+                 {1: Parameter(2, 256), 2: Parameter(2, 256),
+                  3: Parameter(0, 3), 4: Parameter(0, 3),
+                  5: Parameter(8, 1024), 6: Parameter(8, 1024), 7: BOOLEAN,
                   8: Parameter(0, 2, since=2), 9: Parameter(0, 2, since=2),
                   10: Parameter(1e-6, 1e6, since=2, old=1, whole=False),
                   11: Parameter(1e-6, 1e6, since=2, old=1, whole=False),
@@ -141,7 +143,9 @@ def _find_artefact(frame: Frame, artefacts: Iterable[Artefact]) -> Artefact:
     for artefact in artefacts:
         if artefact.fingerprint != frame.artefact:
             continue
-        require(len(artefact.layers) == frame.model_layers, "an artefact of another model")
+        require(len(artefact.layers) == frame.model_layers and
+                (NO_FINGERPRINT in (artefact.model, frame.model) or
+                 artefact.model == frame.model), "an artefact of another model")
         for layer, shape in frame.layers:
             require(artefact.layers[layer] == (shape.kv_heads, shape.k_dim, shape.v_dim),
                     "an artefact of other shapes")

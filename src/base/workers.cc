@@ -3,6 +3,7 @@
 #include "base/workers.h"
 
 #include <algorithm>
+#include <chrono>
 #include <exception>
 #include <string>
 
@@ -63,8 +64,11 @@ void Workers::Serve(std::size_t worker) {
     served = round_;
     ++busy_;
     lock.unlock();
+    const auto start = std::chrono::steady_clock::now();
     TakeItems(worker);
+    const auto end = std::chrono::steady_clock::now();
     lock.lock();
+    helped_nanoseconds_ += std::chrono::nanoseconds(end - start).count();
     if (--busy_ == 0) done_.notify_one();
   }
 }

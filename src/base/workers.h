@@ -24,6 +24,8 @@ class Workers {
   Workers& operator=(const Workers&) = delete;
 
   [[nodiscard]] unsigned threads() const { return static_cast<unsigned>(arenas_.size()); }
+  // Time that the other threads have spent on items so far, all of them together.
+  [[nodiscard]] std::int64_t helped_nanoseconds() const { return helped_nanoseconds_; }
 
   // Calls work(i, scratch), which gives a Status, for i in [0, items) in ascending order of their
   // starts, and returns when all are done. `scratch` is the thread's own and is reset after the
@@ -59,6 +61,7 @@ class Workers {
   std::size_t next_ = 0;
   unsigned busy_ = 0;
   std::uint64_t round_ = 0;
+  std::int64_t helped_nanoseconds_ = 0;
   bool stopping_ = false;
   std::size_t failed_item_ = 0;
   Status failure_;

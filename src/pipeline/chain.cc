@@ -1,5 +1,6 @@
 #include "pipeline/chain.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -110,6 +111,12 @@ Status Make(const PlannedStage& planned, Factory<Stage> factory, ErrorCode fault
 }
 
 }  // namespace
+
+bool Chain::needs_feedback() const {
+  return std::any_of(
+      transforms_.begin(), transforms_.end(),
+      [](const ChainStage<Transform>& transform) { return transform.stage->needs_feedback(); });
+}
 
 Result<Chain> Chain::Create(const std::vector<StageSpec>& stages, StageTable table, DType dtype,
                             Device device, ProfileOrigin origin) {

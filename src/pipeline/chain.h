@@ -35,6 +35,8 @@ class Chain {
   [[nodiscard]] bool native() const { return quantizer_.info->domain == QuantizerDomain::kNative; }
   // Decoding gives the input bit for bit: every stage does.
   [[nodiscard]] bool lossless() const { return lossless_; }
+  // A transform predicts from decoded planes, so that planes are coded one after the other.
+  [[nodiscard]] bool needs_feedback() const;
   // Frames of the chain name a calibration artefact.
   [[nodiscard]] bool needs_artefact() const { return needs_artefact_; }
 

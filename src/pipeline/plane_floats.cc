@@ -17,14 +17,6 @@ std::uint32_t Exponent(float value) {
   return std::bit_cast<std::uint32_t>(value) & kNoExponent;
 }
 
-// No early exit: one pass of comparisons that vectorises even for SSE2, since planes are usually
-// finite.
-bool AllFinite(std::span<const float> values) {
-  std::uint32_t found = 0;
-  for (const float value : values) found |= Exponent(value) == kNoExponent ? 1U : 0U;
-  return found == 0;
-}
-
 bool HasNan(std::span<const float> values) {
   std::uint32_t found = 0;
   for (const float value : values) found |= value != value ? 1U : 0U;
@@ -182,6 +174,14 @@ void LoadFloats(const ConstPlaneView& plane, std::span<float> out) {
 
 bool StoreFloats(std::span<const float> values, const PlaneView& plane) {
   return !HasNan(values) && StoreRows(values, plane, 0, plane.tokens);
+}
+
+// No early exit: one pass of comparisons that vectorises even for SSE2, since planes are usually
+// finite.
+bool AllFinite(std::span<const float> values) {
+  std::uint32_t found = 0;
+  for (const float value : values) found |= Exponent(value) == kNoExponent ? 1U : 0U;
+  return found == 0;
 }
 
 std::optional<std::size_t> FindNonFinite(std::span<const float> values) {

@@ -26,6 +26,9 @@ void LoadFloats(const ConstPlaneView& plane, std::span<float> out);
 [[nodiscard]] bool StoreRows(std::span<const float> values, const PlaneView& plane,
                              std::uint32_t first_token, std::uint32_t tokens);
 
+// No NaN and no infinity.
+[[nodiscard]] bool AllFinite(std::span<const float> values);
+
 // Index of the first NaN or infinity.
 [[nodiscard]] std::optional<std::size_t> FindNonFinite(std::span<const float> values);
 

@@ -16,9 +16,10 @@ struct OrderedPlane {
   BasicPlaneView<Byte> view;
 };
 
+// Replaces `planes`, whose memory is kept.
 template <typename Byte>
-[[nodiscard]] std::vector<OrderedPlane<Byte>> CodingOrder(const BasicKvView<Byte>& view) {
-  std::vector<OrderedPlane<Byte>> planes;
+void CodingOrder(const BasicKvView<Byte>& view, std::vector<OrderedPlane<Byte>>& planes) {
+  planes.clear();
   planes.reserve(2 * view.layers.size());
   for (const auto& layer : view.layers) {
     planes.push_back({layer.layer, PlaneKind::kKey, layer.tokens, layer.k});
@@ -26,6 +27,12 @@ template <typename Byte>
       planes.push_back({layer.layer, PlaneKind::kValue, layer.tokens, layer.v});
     }
   }
+}
+
+template <typename Byte>
+[[nodiscard]] std::vector<OrderedPlane<Byte>> CodingOrder(const BasicKvView<Byte>& view) {
+  std::vector<OrderedPlane<Byte>> planes;
+  CodingOrder(view, planes);
   return planes;
 }
 

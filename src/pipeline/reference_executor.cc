@@ -7,32 +7,19 @@
 #include <string_view>
 
 #include "base/byte_io.h"
-#include "base/checked.h"
 #include "base/clock.h"
 #include "base/try.h"
+#include "pipeline/executor_faults.h"
 #include "pipeline/feedback_history.h"
+#include "pipeline/frame_plan.h"
 #include "pipeline/plane_floats.h"
 #include "pipeline/plane_order.h"
+#include "pipeline/side_section.h"
 
 namespace kvserve {
 namespace {
 
 constexpr std::string_view kConvert = "convert";
-
-std::string Where(const PlaneContext& plane) {
-  return PlaneName(plane.layer, plane.kind);
-}
-
-Status Named(Status status, const PlaneContext& plane, const StageInfo& info) {
-  if (status) return status;
-  return MakeError(status.error().code,
-                   Where(plane) + ", " + std::string(info.name) + ": " + status.error().message);
-}
-
-Status Named(Status status, const StageInfo& info) {
-  if (status) return status;
-  return MakeError(status.error().code, std::string(info.name) + ": " + status.error().message);
-}
 
 // What both directions share: the planes, their symbols, one float buffer and the feedback.
 template <typename Byte>
@@ -53,47 +40,24 @@ class ChainRun {
   // Shapes and storage of all symbols. The storage is not written, so that a hostile header costs
   // address space and not memory until the codec has found the symbols.
   Status Prepare() {
-    std::uint64_t total = 0;
-    const StageInfo& info = *chain_.quantizer().info;
-    for (const auto& plane : planes_) {
-      SymbolPlane& symbols = symbols_.emplace_back();
-      symbols.layer = plane.layer;
-      symbols.kind = plane.kind;
-      symbols.tokens = plane.tokens.size();
-      const PlaneContext context = Context(plane);
-      KVSERVE_TRY(Named(chain_.quantizer().stage->Plan(context, plane.view.dtype, plane.view.heads,
-                                                       plane.view.dim, symbols),
-                        context, info));
-      if (symbols.alphabet < 1 || symbols.alphabet > 256) {
-        return Named(MakeError(ErrorCode::kInternal, "alphabet is outside 1..256"), context, info);
-      }
-      const auto sum = CheckedAdd(total, symbols.count());
-      if (!sum) return MakeError(ErrorCode::kResourceExhausted, "a frame has too many symbols");
-      total = *sum;
-    }
+    KVSERVE_TRY(PlanFrame<Byte>(chain_, planes_, frame_, plane_arena_, plan_));
     try {
-      symbol_storage_.reset(new std::uint8_t[total]);
+      symbol_storage_.reset(new std::uint8_t[plan_.symbol_count]);
     } catch (const std::bad_alloc&) {
       return MakeError(ErrorCode::kResourceExhausted,
-                       "no memory for " + std::to_string(total) + " symbols");
+                       "no memory for " + std::to_string(plan_.symbol_count) + " symbols");
     }
-    std::span<std::uint8_t> rest(symbol_storage_.get(), total);
-    for (SymbolPlane& symbols : symbols_) {
-      symbols.symbols = rest.first(symbols.count());
-      rest = rest.subspan(symbols.count());
-    }
+    PlaceSymbols({symbol_storage_.get(), plan_.symbol_count}, plan_);
     return {};
   }
 
   // Room for the floats of any one plane.
   Status PrepareFloats() {
-    std::uint64_t largest = 0;
-    for (const auto& plane : planes_) largest = std::max(largest, plane.view.values());
     try {
-      floats_.resize(chain_.native() ? 0 : largest);
+      floats_.resize(chain_.native() ? 0 : plan_.largest_plane);
     } catch (const std::exception&) {  // bad_alloc or length_error
       return MakeError(ErrorCode::kResourceExhausted,
-                       "no memory for " + std::to_string(largest) + " values");
+                       "no memory for " + std::to_string(plan_.largest_plane) + " values");
     }
     return {};
   }
@@ -101,13 +65,7 @@ class ChainRun {
   // Takes back the scratch memory of the plane before.
   [[nodiscard]] PlaneContext Context(const OrderedPlane<Byte>& plane) {
     plane_arena_.Reset();
-    PlaneContext context;
-    context.frame = &frame_;
-    context.layer = plane.layer;
-    context.kind = plane.kind;
-    context.tokens = plane.tokens;
-    context.arena = &plane_arena_;
-    return context;
+    return ContextOf(frame_, plane, plane_arena_);
   }
 
   [[nodiscard]] RealPlane Floats(const OrderedPlane<Byte>& plane, std::vector<float>& storage) {
@@ -141,8 +99,8 @@ class ChainRun {
   StageSeconds* seconds_;
   double unused_seconds_ = 0.0;
   std::vector<OrderedPlane<Byte>> planes_;
-  std::vector<SymbolPlane> symbols_;  // [plane]
-  std::vector<float> floats_;         // of the plane in hand
+  FramePlan plan_;
+  std::vector<float> floats_;  // of the plane in hand
   FeedbackHistory history_;
 
  private:
@@ -201,16 +159,19 @@ class Encoder : private ChainRun<const std::byte> {
     const auto& quantizer = chain_.quantizer();
     ByteWriter writer(side);
     const ScopedTimer timer(Seconds(quantizer.info->name));
-    return Named(quantizer.stage->QuantizeNative(context, planes_[p].view, symbols_[p], writer),
-                 context, *quantizer.info);
+    return Named(
+        quantizer.stage->QuantizeNative(context, planes_[p].view, plan_.symbols[p], writer),
+        context, *quantizer.info);
   }
 
   Status EncodeReal(PlaneContext context, std::size_t p, std::vector<std::byte>& side) {
     const RealPlane values = Floats(planes_[p], floats_);
+    const ConstRealPlane coefficients{values.data, values.tokens, values.heads, values.dim};
+    const auto& quantizer = chain_.quantizer();
     {
       const ScopedTimer timer(Seconds(kConvert));
       LoadFloats(planes_[p].view, values.span());
-      KVSERVE_TRY(CheckFinite(context, values, "the tensor"));
+      KVSERVE_TRY(CheckFinite(context, coefficients, "the tensor", quantizer.info->name));
     }
     for (auto& bytes : side_of_stage_) bytes.clear();
     for (std::size_t i = 0; i < chain_.transforms().size(); ++i) {
@@ -220,15 +181,13 @@ class Encoder : private ChainRun<const std::byte> {
       const ScopedTimer timer(Seconds(transform.info->name));
       KVSERVE_TRY(
           Named(transform.stage->Forward(context, values, writer), context, *transform.info));
-      KVSERVE_TRY(CheckFinite(context, values, transform.info->name));
+      KVSERVE_TRY(CheckFinite(context, coefficients, transform.info->name, quantizer.info->name));
     }
     context.decoded = {};
-    const auto& quantizer = chain_.quantizer();
     ByteWriter writer(side_of_stage_.back());
     {
-      const ConstRealPlane coefficients{values.data, values.tokens, values.heads, values.dim};
       const ScopedTimer timer(Seconds(quantizer.info->name));
-      KVSERVE_TRY(Named(quantizer.stage->Quantize(context, coefficients, symbols_[p], writer),
+      KVSERVE_TRY(Named(quantizer.stage->Quantize(context, coefficients, plan_.symbols[p], writer),
                         context, *quantizer.info));
     }
     const std::size_t begin = side.size();
@@ -237,22 +196,7 @@ class Encoder : private ChainRun<const std::byte> {
     }
     if (!history_.first()) return {};
     ByteReader reader{std::span<const std::byte>(side).subspan(begin)};
-    return Reconstruct(context, symbols_[p], *history_.first(), reader, values);
-  }
-
-  Status CheckFinite(const PlaneContext& context, const RealPlane& values,
-                     std::string_view source) {
-    const auto at = FindNonFinite(values.span());
-    if (!at) return {};
-    const std::size_t token = context.tokens.begin + *at / values.columns();
-    const std::size_t column = *at % values.columns();
-    return MakeError(ErrorCode::kBadInput,
-                     Where(context) + " token " + std::to_string(token) + " head " +
-                         std::to_string(column / values.dim) + " channel " +
-                         std::to_string(column % values.dim) + ": " + std::string(source) +
-                         " holds a value that is not finite, and '" +
-                         std::string(chain_.quantizer().info->name) +
-                         "' needs finite ones; 'lossless' and 'none' take any");
+    return Reconstruct(context, plan_.symbols[p], *history_.first(), reader, values);
   }
 
   static void WriteSide(const std::vector<std::byte>& side, const std::vector<std::size_t>& ends,
@@ -275,13 +219,14 @@ class Encoder : private ChainRun<const std::byte> {
       ByteWriter writer(out.classes);
       const auto& quantizer = chain_.quantizer();
       const ScopedTimer timer(Seconds(quantizer.info->name));
-      KVSERVE_TRY(Named(quantizer.stage->WriteClasses(frame_, symbols_, writer), *quantizer.info));
+      KVSERVE_TRY(
+          Named(quantizer.stage->WriteClasses(frame_, plan_.symbols, writer), *quantizer.info));
     }
     const auto& codec = chain_.codec();
-    out.symbols.reserve(codec.stage->MaxEncodedBytes(symbols_));
+    out.symbols.reserve(codec.stage->MaxEncodedBytes(plan_.symbols));
     ByteWriter writer(out.symbols);
     const ScopedTimer timer(Seconds(codec.info->name));
-    return Named(codec.stage->Encode(frame_, symbols_, writer), *codec.info);
+    return Named(codec.stage->Encode(frame_, plan_.symbols, writer), *codec.info);
   }
 
   const ConstKvView& view_;
@@ -299,15 +244,14 @@ class Decoder : private ChainRun<std::byte> {
   Status Run(const SectionBytes& sections, const OutputPlanes& output) {
     KVSERVE_TRY(Prepare());
     KVSERVE_TRY(ReadSymbols(sections));
-    ByteReader side(sections.side);
-    KVSERVE_TRY(ReadSideLengths(side));
-    KVSERVE_ASSIGN(const KvView out, output());
-    planes_ = CodingOrder(out);
+    std::vector<std::span<const std::byte>> side;
+    KVSERVE_TRY(SplitSide(sections.side, planes_.size(), side));
+    KVSERVE_ASSIGN(const KvView* const out, output());
+    planes_ = CodingOrder(*out);
     KVSERVE_TRY(PrepareFloats());
     for (std::size_t p = 0; p < planes_.size(); ++p) {
       const PlaneContext context = Context(planes_[p]);
-      KVSERVE_ASSIGN(const auto bytes, side.GetBytes(side_bytes_[p]));
-      ByteReader plane_side(bytes);
+      ByteReader plane_side(side[p]);
       if (context.tokens.empty()) {
         history_.RecordEmpty(context);
       } else if (chain_.native()) {
@@ -315,11 +259,7 @@ class Decoder : private ChainRun<std::byte> {
       } else {
         KVSERVE_TRY(DecodeReal(context, p, plane_side));
       }
-      if (plane_side.remaining() > 0) {
-        return MakeError(ErrorCode::kCorruptData, Where(context) + ": " +
-                                                      std::to_string(plane_side.remaining()) +
-                                                      " side bytes are left over");
-      }
+      KVSERVE_TRY(CheckSideRead(plane_side, context));
     }
     return {};
   }
@@ -330,56 +270,32 @@ class Decoder : private ChainRun<std::byte> {
       ByteReader reader(sections.classes);
       const auto& quantizer = chain_.quantizer();
       const ScopedTimer timer(Seconds(quantizer.info->name));
-      KVSERVE_TRY(Named(quantizer.stage->ReadClasses(frame_, symbols_, reader), *quantizer.info));
-      KVSERVE_TRY(CheckConsumed(reader, "classes"));
+      KVSERVE_TRY(
+          Named(quantizer.stage->ReadClasses(frame_, plan_.symbols, reader), *quantizer.info));
+      KVSERVE_TRY(CheckSectionRead(reader, "classes"));
     }
     ByteReader reader(sections.symbols);
     const auto& codec = chain_.codec();
     const ScopedTimer timer(Seconds(codec.info->name));
-    KVSERVE_TRY(Named(codec.stage->Decode(frame_, reader, symbols_), *codec.info));
-    return CheckConsumed(reader, "symbols");
-  }
-
-  static Status CheckConsumed(const ByteReader& reader, const char* section) {
-    if (reader.remaining() == 0) return {};
-    return MakeError(ErrorCode::kCorruptData, std::string("section ") + section + ": " +
-                                                  std::to_string(reader.remaining()) +
-                                                  " bytes are left over");
-  }
-
-  Status ReadSideLengths(ByteReader& side) {
-    side_bytes_.assign(planes_.size(), 0);
-    if (side.remaining() == 0) return {};
-    std::uint64_t total = 0;
-    for (std::uint64_t& bytes : side_bytes_) {
-      KVSERVE_ASSIGN(bytes, side.GetVarint());
-      const auto sum = CheckedAdd(total, bytes);
-      if (!sum) return MakeError(ErrorCode::kCorruptData, "section side: lengths overflow");
-      total = *sum;
-    }
-    if (total == side.remaining()) return {};
-    return MakeError(ErrorCode::kCorruptData,
-                     "section side: lengths sum to " + std::to_string(total) + " where " +
-                         std::to_string(side.remaining()) + " bytes follow");
+    KVSERVE_TRY(Named(codec.stage->Decode(frame_, reader, plan_.symbols), *codec.info));
+    return CheckSectionRead(reader, "symbols");
   }
 
   Status DecodeNative(const PlaneContext& context, std::size_t p, ByteReader& side) {
     const auto& quantizer = chain_.quantizer();
     const ScopedTimer timer(Seconds(quantizer.info->name));
-    return Named(quantizer.stage->DequantizeNative(context, symbols_[p], side, planes_[p].view),
-                 context, *quantizer.info);
+    return Named(
+        quantizer.stage->DequantizeNative(context, plan_.symbols[p], side, planes_[p].view),
+        context, *quantizer.info);
   }
 
   Status DecodeReal(const PlaneContext& context, std::size_t p, ByteReader& side) {
     const RealPlane values = Floats(planes_[p], floats_);
-    KVSERVE_TRY(Reconstruct(context, symbols_[p], 0, side, values));
+    KVSERVE_TRY(Reconstruct(context, plan_.symbols[p], 0, side, values));
     const ScopedTimer timer(Seconds(kConvert));
     if (StoreFloats(values.span(), planes_[p].view)) return {};
-    return MakeError(ErrorCode::kCorruptData,  // an encoder takes only finite values
-                     Where(context) + ": decodes to values that are not numbers");
+    return NotNumbers(context);
   }
-
-  std::vector<std::uint64_t> side_bytes_;  // [plane]
 };
 
 }  // namespace
@@ -405,7 +321,7 @@ Status DecodePlanes(const Chain& chain, const SectionBytes& sections, const Fram
 Status DecodePlanes(const Chain& chain, const SectionBytes& sections, const FrameContext& frame,
                     const KvView& out, StageSeconds* seconds) {
   return DecodePlanes(
-      chain, sections, frame, out, [&] { return out; }, seconds);
+      chain, sections, frame, out, [&] { return &out; }, seconds);
 }
 
 }  // namespace kvserve

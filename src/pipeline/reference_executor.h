@@ -43,8 +43,8 @@ struct EncoderMemory {
                                   const FrameContext& frame, CodedSections& out,
                                   StageSeconds* seconds = nullptr, EncoderMemory* memory = nullptr);
 
-// Gives the planes to fill, of the shapes that were announced (any strides).
-using OutputPlanes = std::function<Result<KvView>()>;
+// Gives the planes to fill, of the shapes that were announced (any strides); they outlive the call.
+using OutputPlanes = std::function<Result<const KvView*>()>;
 
 // Decodes planes of these shapes; their data is not looked at. `output` is called once, after all
 // symbols are there, so that a header alone cannot make a decoder fill memory. Hostile bytes give

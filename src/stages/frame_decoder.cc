@@ -1,6 +1,9 @@
-// Decoding of the frame's wire format: the built-in stages over the executor.
+// Decoding of the frame's wire format: the built-in stages over the fast executor.
+#include <algorithm>
+#include <functional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/arena.h"
 #include "base/clock.h"
@@ -9,7 +12,8 @@
 #include "frame/frame.h"
 #include "kvserve/codec.h"
 #include "pipeline/chain.h"
-#include "pipeline/reference_executor.h"
+#include "pipeline/fast_decoder.h"
+#include "pipeline/stage_clock.h"
 #include "stages/frame_artefact.h"
 #include "stages/registry.h"
 #include "stages/without_throwing.h"
@@ -17,7 +21,7 @@
 namespace kvserve {
 namespace {
 
-constexpr const char* kFrame = "frame";
+constexpr std::string_view kFrame = "frame";
 
 // A section that is not there is empty; ReadFrame refuses unknown kinds and repeats.
 SectionBytes FindSections(const FrameView& frame) {
@@ -49,15 +53,15 @@ Status CheckRawSize(const FrameHeader& header, std::uint64_t max_raw_bytes) {
 Result<FrameView> ReadTimed(std::span<const std::byte> bytes, StageSeconds* seconds) {
   const auto start = Clock::now();
   auto frame = ReadFrame(bytes);
-  if (seconds != nullptr) (*seconds)[kFrame] += SecondsSince(start);
+  if (seconds != nullptr) AddSeconds(kFrame, SecondsSince(start), *seconds);
   return frame;
 }
 
 // The planes of the frame as views without data. `geometry` outlives them.
-KvView ShapesOf(const FrameHeader& header, const KvGeometry& geometry) {
-  KvView shapes;
+void DescribePlanes(const FrameHeader& header, const KvGeometry& geometry, KvView& shapes) {
   shapes.geometry = &geometry;
   shapes.tokens = header.tokens;
+  shapes.layers.clear();
   for (const FrameLayer& layer : header.layers) {
     PlaneView plane;
     plane.dtype = header.dtype;
@@ -68,15 +72,35 @@ KvView ShapesOf(const FrameHeader& header, const KvGeometry& geometry) {
     view.v.dim = layer.geometry.v_dim;
     shapes.layers.push_back(view);
   }
-  return shapes;
 }
 
-Result<KvView> ResizeFor(const FrameHeader& header, const KvGeometry& geometry, KvBuffer& out) {
-  std::vector<KvBuffer::LayerTokens> layers;
-  for (const FrameLayer& layer : header.layers) layers.push_back({layer.layer, layer.tokens});
-  KVSERVE_TRY(out.Resize(geometry, header.tokens, layers));
-  return out.view();
-}
+// Chains of the profiles that came last; making one takes longer than decoding a small frame.
+class RecentChains {
+ public:
+  // Valid until the next call.
+  Result<const Chain*> Find(const FrameHeader& header) {
+    auto found = std::find_if(entries_.begin(), entries_.end(),
+                              [&](const Entry& entry) { return entry.stages == header.stages; });
+    if (found == entries_.end()) {
+      // Stages do not depend on the dtype, which ReadFrame has checked.
+      KVSERVE_ASSIGN(Chain chain, Chain::Create(header.stages, BuiltinStages(), header.dtype,
+                                                Device::kHost, ProfileOrigin::kFrame));
+      if (entries_.size() == kMost) entries_.pop_back();
+      entries_.push_back({header.stages, std::move(chain)});
+      found = entries_.end() - 1;
+    }
+    std::rotate(entries_.begin(), found, found + 1);
+    return &entries_.front().chain;
+  }
+
+ private:
+  static constexpr std::size_t kMost = 8;
+  struct Entry {
+    std::vector<StageSpec> stages;
+    Chain chain;
+  };
+  std::vector<Entry> entries_;  // the latest first
+};
 
 }  // namespace
 
@@ -85,11 +109,25 @@ struct FrameDecoder::State {
 
   Result<std::size_t> Decode(std::span<const std::byte> bytes, const DecodeOptions& decode,
                              KvBuffer& out, StageSeconds* seconds);
+  Result<const KvView*> Resize(const FrameHeader& header, KvBuffer& out);
 
   CodecOptions options;
   Workers workers;
   Arena arena;
+  RecentChains chains;
+  FastDecoder decoder;
+  KvGeometry geometry;
+  KvView planes;
+  std::vector<KvBuffer::LayerTokens> layers;
 };
+
+Result<const KvView*> FrameDecoder::State::Resize(const FrameHeader& header, KvBuffer& out) {
+  layers.clear();
+  for (const FrameLayer& layer : header.layers) layers.push_back({layer.layer, layer.tokens});
+  KVSERVE_TRY(out.Resize(geometry, header.tokens, layers));
+  planes = out.view();
+  return &planes;
+}
 
 Result<std::size_t> FrameDecoder::State::Decode(std::span<const std::byte> bytes,
                                                 const DecodeOptions& decode, KvBuffer& out,
@@ -98,25 +136,24 @@ Result<std::size_t> FrameDecoder::State::Decode(std::span<const std::byte> bytes
   const FrameHeader& header = frame.header;
   KVSERVE_TRY(CheckIdentity(decode.model, header.model, "model"));
   KVSERVE_TRY(CheckIdentity(decode.key, header.key, "key"));
-  KVSERVE_ASSIGN(const Chain chain, Chain::Create(header.stages, BuiltinStages(), header.dtype,
-                                                  Device::kHost, ProfileOrigin::kFrame));
-  KVSERVE_TRY(CheckArtefactNamed(header, chain, options.calibration.get()));
+  KVSERVE_ASSIGN(const Chain* const chain, chains.Find(header));
+  KVSERVE_TRY(CheckArtefactNamed(header, *chain, options.calibration.get()));
   KVSERVE_TRY(CheckRawSize(header, decode.max_raw_bytes));
-  const KvGeometry geometry = ModelGeometry(header);
+  geometry = ModelGeometry(header);
   FrameContext context;
   context.geometry = &geometry;
   context.tokens = header.tokens;
   context.prompt_tokens = header.prompt_tokens;
   context.arena = &arena;
   context.workers = &workers;
-  if (chain.needs_artefact()) {
+  if (chain->needs_artefact()) {
     context.artefact = options.calibration.get();
     KVSERVE_TRY(CheckArtefactFits(header, *context.artefact));
   }
-  arena.Reset();
-  KVSERVE_TRY(DecodePlanes(
-      chain, FindSections(frame), context, ShapesOf(header, geometry),
-      [&] { return ResizeFor(header, geometry, out); }, seconds));
+  DescribePlanes(header, geometry, planes);
+  const auto resize = [&] { return Resize(header, out); };
+  KVSERVE_TRY(
+      decoder.Decode(*chain, FindSections(frame), context, planes, std::ref(resize), seconds));
   return frame.frame_bytes;
 }
 

@@ -1,5 +1,6 @@
-// Encoding in the frame's wire format: the built-in stages over the executor.
-#include <algorithm>
+// Encoding in the frame's wire format: the built-in stages over the fast executor.
+#include <array>
+#include <iterator>
 #include <utility>
 
 #include "base/arena.h"
@@ -9,7 +10,8 @@
 #include "frame/frame.h"
 #include "kvserve/codec.h"
 #include "pipeline/chain.h"
-#include "pipeline/reference_executor.h"
+#include "pipeline/fast_encoder.h"
+#include "pipeline/stage_clock.h"
 #include "stages/frame_artefact.h"
 #include "stages/registry.h"
 #include "stages/single_plane.h"
@@ -18,22 +20,20 @@
 namespace kvserve {
 namespace {
 
-constexpr const char* kFrame = "frame";
+constexpr std::string_view kFrame = "frame";
 
-FrameHeader MakeHeader(const ConstKvView& view, const Profile& profile,
-                       const EncodeOptions& options) {
-  FrameHeader header;
+// Everything but the stages, which stay.
+void FillHeader(const ConstKvView& view, const EncodeOptions& options, FrameHeader& header) {
   header.dtype = view.geometry->dtype;
   header.model_layers = static_cast<std::uint32_t>(view.geometry->layers.size());
   header.tokens = view.tokens;
   header.prompt_tokens = options.prompt_tokens;
   header.model = options.model;
   header.key = options.key;
+  header.layers.clear();
   for (const auto& layer : view.layers) {
     header.layers.push_back({layer.layer, view.geometry->layers[layer.layer], layer.tokens});
   }
-  header.stages = profile.stages;
-  return header;
 }
 
 Status CheckInput(const ConstKvView& view) {
@@ -48,26 +48,29 @@ Status CheckInput(const ConstKvView& view) {
 
 struct FrameEncoder::State {
   State(const Profile& with, Chain made, CodecOptions given)
-      : profile(with),
-        chain(std::move(made)),
-        options(std::move(given)),
-        workers(options.threads) {}
+      : profile(with), chain(std::move(made)), options(std::move(given)), workers(options.threads) {
+    header.stages = profile.stages;
+  }
 
   Status Encode(const ConstKvView& view, const EncodeOptions& encode, std::vector<std::byte>& out,
                 StageSeconds* seconds);
+  Status Write(std::vector<std::byte>& out);
 
   Profile profile;
   Chain chain;
   CodecOptions options;
   Workers workers;
   Arena arena;
+  FastEncoder encoder;
+  FrameHeader header;
+  CodedSections coded;
 };
 
 Status FrameEncoder::State::Encode(const ConstKvView& view, const EncodeOptions& encode,
                                    std::vector<std::byte>& out, StageSeconds* seconds) {
   KVSERVE_TRY(CheckInput(view));
   KVSERVE_TRY(CheckSplitSettings(profile, *view.geometry));
-  FrameHeader header = MakeHeader(view, profile, encode);
+  FillHeader(view, encode, header);
   FrameContext context;
   context.geometry = view.geometry;
   context.tokens = view.tokens;
@@ -79,19 +82,24 @@ Status FrameEncoder::State::Encode(const ConstKvView& view, const EncodeOptions&
     header.artefact = context.artefact->fingerprint();
     KVSERVE_TRY(CheckArtefactFits(header, *context.artefact));
   }
-  arena.Reset();
-  CodedSections coded;
-  KVSERVE_TRY(EncodePlanes(chain, view, context, coded, seconds));
+  KVSERVE_TRY(encoder.Encode(chain, view, context, coded, seconds));
+  const auto start = Clock::now();
+  Status status = Write(out);
+  if (seconds != nullptr) AddSeconds(kFrame, SecondsSince(start), *seconds);
+  return status;
+}
+
+// Sections without bytes are left out.
+Status FrameEncoder::State::Write(std::vector<std::byte>& out) {
   const Section all[] = {{SectionKind::kClasses, coded.classes},
                          {SectionKind::kSide, coded.side},
                          {SectionKind::kSymbols, coded.symbols}};
-  std::vector<Section> sections;
-  std::copy_if(std::begin(all), std::end(all), std::back_inserter(sections),
-               [](const Section& section) { return !section.bytes.empty(); });
-  const auto start = Clock::now();
-  Status status = WriteFrame(header, sections, out);
-  if (seconds != nullptr) (*seconds)[kFrame] += SecondsSince(start);
-  return status;
+  std::array<Section, std::size(all)> sections;
+  std::size_t count = 0;
+  for (const Section& section : all) {
+    if (!section.bytes.empty()) sections[count++] = section;
+  }
+  return WriteFrame(header, std::span(sections).first(count), out);
 }
 
 Result<FrameEncoder> FrameEncoder::Create(const Profile& profile, CodecOptions options) {

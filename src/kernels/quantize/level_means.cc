@@ -16,14 +16,12 @@ constexpr float kUnit = 1.0F / 256.0F;
 
 void LevelMeans::Write(std::size_t values, ByteWriter& out) const {
   std::array<std::int8_t, 256> means{};
-  double sampled = 0.0;
   double gain = 0.0;  // in squared error of the sample
   for (std::uint32_t q = 0; q < levels_; ++q) {
     if (counts_[q] == 0.0) continue;
     const double mean = sums_[q] / counts_[q];
     const double coded = std::clamp(std::floor(mean * 256.0 + 0.5), -128.0, 127.0);
     means[q] = static_cast<std::int8_t>(coded);
-    sampled += counts_[q];
     const double shift = coded / 256.0;
     gain += counts_[q] * shift * (2.0 * mean - shift);
   }

@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-#include "stages/testing/uniform_run.h"
+#include "stages/quantizers/uniform_run.h"
 
 namespace kvserve {
 namespace {

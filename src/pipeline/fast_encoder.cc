@@ -1,0 +1,138 @@
+#include "pipeline/fast_encoder.h"
+
+#include "base/byte_io.h"
+#include "base/try.h"
+#include "pipeline/executor_faults.h"
+#include "pipeline/plane_floats.h"
+#include "pipeline/plane_tiles.h"
+
+namespace kvserve {
+Status FastEncoder::Encode(const Chain& chain, const ConstKvView& view, const FrameContext& frame,
+                           CodedSections& out, StageSeconds* seconds, EncoderMemory* memory) {
+  frame.arena->Reset();
+  if (chain.needs_feedback()) return EncodePlanes(chain, view, frame, out, seconds, memory);
+  clock_.Start(seconds != nullptr);
+  Status status = Run(chain, view, frame, out, memory);
+  if (seconds != nullptr) clock_.Report(chain, *seconds);
+  return status;
+}
+
+Status FastEncoder::Run(const Chain& chain, const ConstKvView& view, const FrameContext& frame,
+                        CodedSections& out, EncoderMemory* memory) {
+  CodingOrder(view, planes_);
+  KVSERVE_TRY(PlanFrame<const std::byte>(chain, planes_, frame, *frame.arena, plan_));
+  PlaceSymbols(frame.arena->Take<std::uint8_t>(plan_.symbol_count), plan_);
+  KVSERVE_TRY(WeighTokens(chain, view, frame, memory));
+  by_rows_ = WorksByRows(chain);
+  side_.resize(planes_.size());
+  KVSERVE_TRY(frame.workers->Run(planes_.size(), [&](std::size_t p, Arena& scratch) {
+    PlaneContext context = ContextOf(frame, planes_[p], scratch);
+    if (!weights_.empty()) context.token_weights = weights_[p];
+    return EncodePlane(chain, context, p);
+  }));
+  JoinSide(out.side);
+  return WriteSymbols(chain, frame, out);
+}
+
+Status FastEncoder::WeighTokens(const Chain& chain, const ConstKvView& view,
+                                const FrameContext& frame, EncoderMemory* memory) {
+  if (memory != nullptr && memory->selectors.size() != chain.selectors().size()) {
+    return MakeError(ErrorCode::kInvalidArgument, "the encoder memory is of another chain");
+  }
+  weights_.resize(chain.selectors().empty() ? 0 : planes_.size());
+  for (std::size_t p = 0; p < weights_.size(); ++p) weights_[p].assign(planes_[p].tokens.size(), 1);
+  for (std::size_t i = 0; i < chain.selectors().size(); ++i) {
+    const auto& selector = chain.selectors()[i];
+    SelectorMemory* past = memory == nullptr ? nullptr : memory->selectors[i].get();
+    const SharedStageTimer timer(clock_, ClockSlot::kFirstTransform + chain.transforms().size() + i,
+                                 *frame.workers);
+    KVSERVE_TRY(Named(selector.stage->Weigh(frame, view, past, weights_), *selector.info));
+  }
+  return {};
+}
+
+Status FastEncoder::EncodePlane(const Chain& chain, const PlaneContext& context, std::size_t p) {
+  StageSides& sides = side_[p];
+  sides.resize(chain.transforms().size() + 1);
+  for (auto& bytes : sides) bytes.clear();
+  if (context.tokens.empty()) return {};
+  const auto& quantizer = chain.quantizer();
+  ByteWriter side(sides.back());
+  if (chain.native()) {
+    const StageTimer timer(clock_, ClockSlot::kQuantizer);
+    return Named(quantizer.stage->QuantizeNative(context, planes_[p].view, plan_.symbols[p], side),
+                 context, *quantizer.info);
+  }
+  if (by_rows_) {
+    KVSERVE_ASSIGN(const bool finite,
+                   EncodeByRows(chain, context, planes_[p].view, plan_.symbols[p], side, clock_));
+    if (finite) return {};
+    sides.back().clear();
+  }
+  return EncodeWhole(chain, context, p);
+}
+
+Status FastEncoder::EncodeWhole(const Chain& chain, const PlaneContext& context, std::size_t p) {
+  const auto& quantizer = chain.quantizer();
+  const PlaneShape shape = ShapeOf(planes_[p]);
+  const std::span<float> floats = context.arena->Take<float>(planes_[p].view.values());
+  const RealPlane values{floats.data(), shape.tokens, shape.heads, shape.dim};
+  const ConstRealPlane coefficients{floats.data(), shape.tokens, shape.heads, shape.dim};
+  {
+    const StageTimer timer(clock_, ClockSlot::kConvert);
+    if (!LoadRows(planes_[p].view, 0, shape.tokens, floats)) {
+      return CheckFinite(context, coefficients, "the tensor", quantizer.info->name);
+    }
+  }
+  for (std::size_t i = 0; i < chain.transforms().size(); ++i) {
+    const auto& transform = chain.transforms()[i];
+    ByteWriter side(side_[p][i]);
+    const StageTimer timer(clock_, ClockSlot::kFirstTransform + i);
+    KVSERVE_TRY(Named(transform.stage->Forward(context, values, side), context, *transform.info));
+    if (!AllFinite(floats)) {
+      return CheckFinite(context, coefficients, transform.info->name, quantizer.info->name);
+    }
+  }
+  ByteWriter side(side_[p].back());
+  const StageTimer timer(clock_, ClockSlot::kQuantizer);
+  return Named(quantizer.stage->Quantize(context, coefficients, plan_.symbols[p], side), context,
+               *quantizer.info);
+}
+
+Status FastEncoder::WriteSymbols(const Chain& chain, const FrameContext& frame,
+                                 CodedSections& out) {
+  out.classes.clear();
+  out.symbols.clear();
+  {
+    ByteWriter writer(out.classes);
+    const auto& quantizer = chain.quantizer();
+    const SharedStageTimer timer(clock_, ClockSlot::kQuantizer, *frame.workers);
+    KVSERVE_TRY(
+        Named(quantizer.stage->WriteClasses(frame, plan_.symbols, writer), *quantizer.info));
+  }
+  const auto& codec = chain.codec();
+  const SharedStageTimer timer(clock_, ClockSlot::kCodec, *frame.workers);
+  out.symbols.reserve(codec.stage->MaxEncodedBytes(plan_.symbols));
+  ByteWriter writer(out.symbols);
+  return Named(codec.stage->Encode(frame, plan_.symbols, writer), *codec.info);
+}
+
+// Stages lie in the order that a decoder reads them in.
+void FastEncoder::JoinSide(std::vector<std::byte>& out) const {
+  out.clear();
+  const auto bytes_of = [](const StageSides& sides) {
+    std::size_t bytes = 0;
+    for (const auto& stage : sides) bytes += stage.size();
+    return bytes;
+  };
+  ByteWriter writer(out);
+  std::size_t total = 0;
+  for (const StageSides& sides : side_) total += bytes_of(sides);
+  if (total == 0) return;
+  for (const StageSides& sides : side_) writer.PutVarint(bytes_of(sides));
+  for (const StageSides& sides : side_) {
+    for (std::size_t i = sides.size(); i-- > 0;) writer.PutBytes(sides[i]);
+  }
+}
+
+}  // namespace kvserve

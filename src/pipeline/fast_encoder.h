@@ -1,0 +1,48 @@
+// Encodes by many threads in tiles, with the bytes of the reference executor.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "kvserve/codec.h"
+#include "pipeline/chain.h"
+#include "pipeline/frame_plan.h"
+#include "pipeline/reference_executor.h"
+#include "pipeline/stage_clock.h"
+
+namespace kvserve {
+
+// Planes in parallel: where the stages work by rows, tile by tile from the cache's dtype to symbols
+// (plane_tiles.h), otherwise stage by stage; then the codec over all symbols. A chain with feedback
+// is coded in sequence by the reference executor. Keeps its memory from frame to frame, so that
+// frames of shapes that it has seen take none from the system. One thread at a time.
+class FastEncoder {
+ public:
+  // As EncodePlanes, with the same bytes and errors. `frame` has an arena, which is reset, and
+  // workers. Scratch memory: one byte per symbol, and per thread the floats of a plane.
+  [[nodiscard]] Status Encode(const Chain& chain, const ConstKvView& view,
+                              const FrameContext& frame, CodedSections& out,
+                              StageSeconds* seconds = nullptr, EncoderMemory* memory = nullptr);
+
+ private:
+  // Side bytes of one plane per stage: transforms in order, then the quantizer.
+  using StageSides = std::vector<std::vector<std::byte>>;
+
+  Status Run(const Chain& chain, const ConstKvView& view, const FrameContext& frame,
+             CodedSections& out, EncoderMemory* memory);
+  Status WeighTokens(const Chain& chain, const ConstKvView& view, const FrameContext& frame,
+                     EncoderMemory* memory);
+  Status EncodePlane(const Chain& chain, const PlaneContext& context, std::size_t p);
+  Status EncodeWhole(const Chain& chain, const PlaneContext& context, std::size_t p);
+  Status WriteSymbols(const Chain& chain, const FrameContext& frame, CodedSections& out);
+  void JoinSide(std::vector<std::byte>& out) const;
+
+  std::vector<OrderedPlane<const std::byte>> planes_;
+  FramePlan plan_;
+  std::vector<StageSides> side_;             // [plane]
+  std::vector<std::vector<float>> weights_;  // [plane][token]; empty without selectors
+  bool by_rows_ = false;
+  StageClock clock_;
+};
+
+}  // namespace kvserve
