@@ -1,4 +1,5 @@
-// Any header fields and payloads in a sound envelope: every stage's decoder.
+// Any header fields and payloads in a sound envelope: every stage's decoder, by the fast executor,
+// by the reference one, and on scalar kernels.
 #include <cstdint>
 #include <span>
 #include <utility>
@@ -6,6 +7,7 @@
 #include "decode_contract.h"
 #include "kvserve/codec.h"
 #include "sealed_frame.h"
+#include "stages/testing/reference.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace kvserve::fuzzing;
@@ -13,6 +15,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   kvserve::KvBuffer out;
   const auto decoded = kvserve::DecodeFrame(frame, Limits(), out);
   CheckOutcome(decoded, frame.size());
+  kvserve::KvBuffer plain;
+  const auto by_reference =
+      kvserve::testing::DecodeByReference(frame, plain, Limits().max_raw_bytes);
+  if (by_reference.has_value() != decoded.has_value()) Fail("another outcome by reference");
+  if (decoded) CheckSame(std::as_const(out).view(), std::as_const(plain).view(), "reference");
   const ScalarKernels pinned;
   kvserve::KvBuffer scalar;
   const auto again = kvserve::DecodeFrame(frame, Limits(), scalar);
