@@ -37,6 +37,9 @@ Status DecodeByReference(std::span<const std::byte> bytes, KvBuffer& out,
   KVSERVE_ASSIGN(const Chain chain,
                  Chain::Create(frame.header.stages, BuiltinStages(), frame.header.dtype,
                                Device::kHost, ProfileOrigin::kFrame));
+  if (chain.needs_artefact() == frame.header.artefact.empty()) {
+    return MakeError(ErrorCode::kCorruptData, "an artefact is needed and not named, or not needed");
+  }
   const KvGeometry geometry = ModelGeometry(frame.header);
   FrameContext context;
   context.geometry = &geometry;
