@@ -54,10 +54,11 @@ TEST(Corpus, StageSeedsDecodeAndUseEveryStage) {
   std::set<std::uint16_t> used;
   for (const auto& seed : GoodSeeds("stage_fuzzer")) {
     const Bytes frame = SealFrame(Read(seed));
-    ExpectDecodes(frame, seed);
     EXPECT_EQ(UnsealFrame(frame), Read(seed)) << seed.filename();
     const auto view = ReadFrame(frame);
     ASSERT_TRUE(view) << seed.filename();
+    // The fuzzer has no artefacts: for it these are frames that it must refuse.
+    if (view->header.artefact.empty()) ExpectDecodes(frame, seed);
     for (const auto& stage : view->header.stages) used.insert(stage.id);
   }
   for (const auto& entry : BuiltinStages()) {

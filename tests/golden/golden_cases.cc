@@ -41,6 +41,18 @@ constexpr GoldenCase kCases[] = {
      "uniform:levels=15,range=fixed,step=0.3,dead_zone=0.3|rans"},
     {"uniform-fixed-mean-plain-f16", "plain", kF16,
      "uniform:levels=8,k_range=fixed,k_step=0.25,reconstruct=mean|bitpack"},
+    {"affine-rans-plain-bf16", "plain", kBf16, "affine|uniform:levels=16,axis=token|rans"},
+    {"affine-hadamard-window-f16", "window", kF16,
+     "affine:v_center=0,k_scale=1|hadamard|uniform:levels=8,axis=token|rans"},
+    {"affine-scale-dim80-f32", "dim80", kF32, "affine:center=0,scale=1|uniform:levels=16|bitpack"},
+    {"affine-token-f16", "token", kF16, "affine:scale=1|uniform:raw_first=0|none"},
+    {"affine-calibrated-plain-f16", "plain", kF16,
+     "affine:source=calibrated,scale=1|uniform:levels=16,axis=token|rans", false, true},
+    {"delta-tokens-plain-f16", "plain", kF16, "delta:group=8|uniform:levels=16|rans"},
+    {"delta-tokens-uneven-f32", "uneven", kF32, "delta:group=3,k_on=0|uniform:levels=16|rans"},
+    {"delta-layers-plain-bf16", "plain", kBf16, "delta:axis=layer|uniform:levels=8|rans"},
+    {"delta-layers-window-f16", "window", kF16,
+     "affine|delta:axis=layer|hadamard|uniform:levels=16,raw_first=0|rans"},
 };
 
 }  // namespace
