@@ -7,16 +7,11 @@ namespace {
 
 constexpr DType kDTypes[] = {DType::kFloat16, DType::kBFloat16, DType::kFloat32};
 
-// Of bfloat16 and float32 no exponent above 2^96: sums of the largest floats overflow.
 void FillPlane(const PlaneView& plane, std::span<const std::uint8_t> fill) {
   if (plane.data == nullptr) return;
-  const std::size_t element = DTypeBytes(plane.dtype);
-  const std::size_t bytes = plane.values() * element;
+  const std::size_t bytes = plane.values() * DTypeBytes(plane.dtype);
   for (std::size_t i = 0; i < bytes; ++i) {
     plane.data[i] = std::byte{fill.empty() ? std::uint8_t{0} : fill[i % fill.size()]};
-    const bool top = plane.dtype != DType::kFloat16 && i % element == element - 1;
-    if (top && (plane.data[i] & std::byte{0x70}) == std::byte{0x70})
-      plane.data[i] &= std::byte{0x8F};
   }
 }
 

@@ -13,6 +13,7 @@
 #include "kvserve/codec.h"
 #include "stages/registry.h"
 #include "stages/testing/frames.h"
+#include "stages/testing/reference.h"
 
 namespace kvserve::fuzzing {
 namespace {
@@ -26,14 +27,34 @@ bool Lossless(const Profile& profile) {
   });
 }
 
+// The executor that is fast and the one that is plain.
+void CheckReference(const KvBuffer& chunk, const Profile& profile,
+                    const std::vector<std::byte>& frame, const KvBuffer& decoded) {
+  CodedSections sections;
+  if (!testing::EncodeByReference(chunk.view(), profile, sections) ||
+      !testing::HasSections(frame, sections)) {
+    Fail("the reference executor encodes another frame");
+  }
+  KvBuffer plain;
+  if (!testing::DecodeByReference(frame, plain)) Fail("the reference executor refuses the frame");
+  CheckSame(decoded.view(), std::as_const(plain).view(), "reference executor");
+}
+
 void CheckRoundTrip(const KvBuffer& chunk, const Profile& profile) {
   std::vector<std::byte> frame;
-  if (!testing::EncodeSample(chunk.view(), profile, frame)) return;
+  if (!testing::EncodeSample(chunk.view(), profile, frame)) {
+    CodedSections sections;
+    if (testing::EncodeByReference(chunk.view(), profile, sections)) {
+      Fail("only the reference executor encodes the chunk");
+    }
+    return;
+  }
   KvBuffer decoded;
   const auto size = testing::DecodeSample(frame, decoded);
   if (!size) Fail("encoded, but: " + size.error().message);
   if (*size != frame.size()) Fail("decoded another length");
   if (Lossless(profile)) CheckSame(chunk.view(), std::as_const(decoded).view(), "lossless");
+  CheckReference(chunk, profile, frame, decoded);
   const ScalarKernels pinned;
   std::vector<std::byte> scalar;
   if (!testing::EncodeSample(chunk.view(), profile, scalar) || scalar != frame) {

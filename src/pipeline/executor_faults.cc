@@ -13,6 +13,13 @@ std::string Where(const PlaneContext& plane) {
   return PlaneName(plane.layer, plane.kind);
 }
 
+std::string WhereIn(const PlaneContext& plane, const ConstRealPlane& values, std::size_t at) {
+  const std::size_t column = at % values.columns();
+  return Where(plane) + " token " + std::to_string(plane.tokens.begin + at / values.columns()) +
+         " head " + std::to_string(column / values.dim) + " channel " +
+         std::to_string(column % values.dim);
+}
+
 }  // namespace
 
 Status Named(Status status, const PlaneContext& plane, const StageInfo& info) {
@@ -30,14 +37,19 @@ Status CheckFinite(const PlaneContext& plane, ConstRealPlane values, std::string
                    std::string_view quantizer) {
   const auto at = FindNonFinite(values.span());
   if (!at) return {};
-  const std::size_t token = plane.tokens.begin + *at / values.columns();
-  const std::size_t column = *at % values.columns();
+  return MakeError(ErrorCode::kBadInput, WhereIn(plane, values, *at) + ": " + std::string(source) +
+                                             " holds a value that is not finite, and '" +
+                                             std::string(quantizer) +
+                                             "' needs finite ones; 'lossless' and 'none' take any");
+}
+
+Status CheckBounded(const PlaneContext& plane, ConstRealPlane values, std::string_view transform) {
+  const auto at = FindUnbounded(values.span());
+  if (!at) return {};
   return MakeError(ErrorCode::kBadInput,
-                   Where(plane) + " token " + std::to_string(token) + " head " +
-                       std::to_string(column / values.dim) + " channel " +
-                       std::to_string(column % values.dim) + ": " + std::string(source) +
-                       " holds a value that is not finite, and '" + std::string(quantizer) +
-                       "' needs finite ones; 'lossless' and 'none' take any");
+                   WhereIn(plane, values, *at) + ": '" + std::string(transform) +
+                       "' gives a value that is not finite or above 2^100, which may not come "
+                       "back; chains without transforms take larger ones");
 }
 
 Status CheckSectionRead(const ByteReader& reader, std::string_view section) {

@@ -17,6 +17,9 @@ namespace kvserve {
 // kBadInput that names the first value of a whole plane that is not finite, or success.
 [[nodiscard]] Status CheckFinite(const PlaneContext& plane, ConstRealPlane values,
                                  std::string_view source, std::string_view quantizer);
+// The same for coefficients that a transform gave: not finite, or above kLargestCoefficient.
+[[nodiscard]] Status CheckBounded(const PlaneContext& plane, ConstRealPlane values,
+                                  std::string_view transform);
 
 // kCorruptData for bytes that nothing has read.
 [[nodiscard]] Status CheckSectionRead(const ByteReader& reader, std::string_view section);

@@ -89,9 +89,7 @@ Status FastEncoder::EncodeWhole(const Chain& chain, const PlaneContext& context,
     ByteWriter side(side_[p][i]);
     const StageTimer timer(clock_, ClockSlot::kFirstTransform + i);
     KVSERVE_TRY(Named(transform.stage->Forward(context, values, side), context, *transform.info));
-    if (!AllFinite(floats)) {
-      return CheckFinite(context, coefficients, transform.info->name, quantizer.info->name);
-    }
+    KVSERVE_TRY(CheckBounded(context, coefficients, transform.info->name));
   }
   ByteWriter side(side_[p].back());
   const StageTimer timer(clock_, ClockSlot::kQuantizer);

@@ -214,7 +214,7 @@ TEST(FastExecutor, NamesTheTransformThatOverflows) {
   Bench bench(1);
   const Error error = bench.Encode(chain, chunk.view()).error();
   EXPECT_EQ(error.message, Reference(chain, chunk.view()).error().message);
-  EXPECT_THAT(error.message, ::testing::HasSubstr("layer 0 K token 3 head 0 channel 0: turn"));
+  EXPECT_THAT(error.message, ::testing::HasSubstr("layer 0 K token 3 head 0 channel 0: 'turn'"));
 }
 
 TEST(FastExecutor, ReportsTheTimeOfEveryStage) {

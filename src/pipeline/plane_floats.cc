@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cfloat>
 #include <cstdint>
 #include <cstring>
 
@@ -11,10 +12,28 @@
 namespace kvserve {
 namespace {
 
-constexpr std::uint32_t kNoExponent = 0x7F800000U;  // of infinity and NaN
+// Magnitudes as bits, which order like the numbers, infinity and NaN last.
+constexpr std::uint32_t kMagnitude = 0x7FFFFFFFU;
+constexpr std::uint32_t kLargestBits = std::bit_cast<std::uint32_t>(FLT_MAX);
+constexpr std::uint32_t kBoundBits = std::bit_cast<std::uint32_t>(kLargestCoefficient);
 
-std::uint32_t Exponent(float value) {
-  return std::bit_cast<std::uint32_t>(value) & kNoExponent;
+bool Above(std::uint32_t bits, float value) {
+  return (std::bit_cast<std::uint32_t>(value) & kMagnitude) > bits;
+}
+
+// No early exit: one pass of comparisons that vectorises even for SSE2, since planes are usually
+// good.
+bool NoneAbove(std::uint32_t bits, std::span<const float> values) {
+  std::uint32_t found = 0;
+  for (const float value : values) found |= Above(bits, value) ? 1U : 0U;
+  return found == 0;
+}
+
+std::optional<std::size_t> FindAbove(std::uint32_t bits, std::span<const float> values) {
+  if (NoneAbove(bits, values)) return std::nullopt;
+  const auto first = std::find_if(values.begin(), values.end(),
+                                  [bits](float value) { return Above(bits, value); });
+  return static_cast<std::size_t>(first - values.begin());
 }
 
 bool HasNan(std::span<const float> values) {
@@ -176,19 +195,16 @@ bool StoreFloats(std::span<const float> values, const PlaneView& plane) {
   return !HasNan(values) && StoreRows(values, plane, 0, plane.tokens);
 }
 
-// No early exit: one pass of comparisons that vectorises even for SSE2, since planes are usually
-// finite.
-bool AllFinite(std::span<const float> values) {
-  std::uint32_t found = 0;
-  for (const float value : values) found |= Exponent(value) == kNoExponent ? 1U : 0U;
-  return found == 0;
+bool AllBounded(std::span<const float> values) {
+  return NoneAbove(kBoundBits, values);
+}
+
+std::optional<std::size_t> FindUnbounded(std::span<const float> values) {
+  return FindAbove(kBoundBits, values);
 }
 
 std::optional<std::size_t> FindNonFinite(std::span<const float> values) {
-  if (AllFinite(values)) return std::nullopt;
-  const auto first = std::find_if(values.begin(), values.end(),
-                                  [](float value) { return Exponent(value) == kNoExponent; });
-  return static_cast<std::size_t>(first - values.begin());
+  return FindAbove(kLargestBits, values);
 }
 
 }  // namespace kvserve

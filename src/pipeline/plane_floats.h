@@ -26,8 +26,14 @@ void LoadFloats(const ConstPlaneView& plane, std::span<float> out);
 [[nodiscard]] bool StoreRows(std::span<const float> values, const PlaneView& plane,
                              std::uint32_t first_token, std::uint32_t tokens);
 
-// No NaN and no infinity.
-[[nodiscard]] bool AllFinite(std::span<const float> values);
+// The largest magnitude that a transform may give: whatever a decoder makes of such coefficients
+// and their quantization error, sums of them stay finite, so that no NaN comes out.
+inline constexpr float kLargestCoefficient = 0x1p100F;
+
+// No magnitude is above kLargestCoefficient, and nothing is NaN.
+[[nodiscard]] bool AllBounded(std::span<const float> values);
+// Index of the first that is.
+[[nodiscard]] std::optional<std::size_t> FindUnbounded(std::span<const float> values);
 
 // Index of the first NaN or infinity.
 [[nodiscard]] std::optional<std::size_t> FindNonFinite(std::span<const float> values);

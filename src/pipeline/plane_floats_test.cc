@@ -126,5 +126,18 @@ TEST(PlaneFloats, FindsTheFirstValueThatIsNotFinite) {
   EXPECT_FALSE(FindNonFinite({}));
 }
 
+TEST(PlaneFloats, FindsTheFirstCoefficientThatIsTooLarge) {
+  std::vector<float> values(1000, kLargestCoefficient);
+  values[3] = -kLargestCoefficient;
+  EXPECT_TRUE(AllBounded(values));
+  EXPECT_FALSE(FindUnbounded(values));
+  for (const float value : {std::nextafter(kLargestCoefficient, HUGE_VALF), -0x1p101F,
+                            std::numeric_limits<float>::quiet_NaN(), -HUGE_VALF}) {
+    values[700] = value;
+    EXPECT_FALSE(AllBounded(values)) << value;
+    EXPECT_EQ(FindUnbounded(values), 700U) << value;
+  }
+}
+
 }  // namespace
 }  // namespace kvserve

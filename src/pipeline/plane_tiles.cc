@@ -61,7 +61,7 @@ ConstRealPlane AsConst(const RealPlane& plane) {
   return {plane.data, plane.tokens, plane.heads, plane.dim};
 }
 
-// Loads and transforms a tile; false when a value is not finite.
+// Loads and transforms a tile; false when a value is not finite, or a coefficient out of bounds.
 bool TransformTile(const Chain& chain, States states, const ConstPlaneView& view,
                    std::uint32_t first_row, const RealPlane& tile, StageClock& clock) {
   {
@@ -71,7 +71,7 @@ bool TransformTile(const Chain& chain, States states, const ConstPlaneView& view
   for (std::size_t i = 0; i < states.size(); ++i) {
     const StageTimer timer(clock, ClockSlot::kFirstTransform + i);
     chain.transforms()[i].stage->rows()->ForwardRows(states[i], first_row, tile);
-    if (!AllFinite(tile.span())) return false;
+    if (!AllBounded(tile.span())) return false;
   }
   return true;
 }

@@ -1,6 +1,7 @@
 // Properties of every setting of every stage over shapes, dtypes and layouts, sampled from their
-// product by a fixed sequence: bytes do not depend on layout, threads or instruction set, decoded
-// values neither, lossless chains give every bit back, and quantizers keep their error bounds.
+// product by a fixed sequence: bytes do not depend on executor, layout, threads or instruction set,
+// decoded values neither, lossless chains give every bit back, and quantizers keep their error
+// bounds.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,6 +16,7 @@
 #include "pipeline/testing/chunk.h"
 #include "stages/testing/chains.h"
 #include "stages/testing/frames.h"
+#include "stages/testing/reference.h"
 
 namespace kvserve {
 namespace {
@@ -123,6 +125,12 @@ void CheckProperties(const Profile& profile, const KvBuffer& chunk, Sequence& se
   if (testing::IsLossless(profile)) {
     EXPECT_EQ(testing::Difference(chunk.view(), std::as_const(decoded).view()), "");
   }
+  CodedSections sections;
+  ASSERT_TRUE(testing::EncodeByReference(chunk.view(), profile, sections));
+  EXPECT_TRUE(testing::HasSections(frame, sections)) << "the reference executor's bytes differ";
+  KvBuffer plain;
+  ASSERT_TRUE(testing::DecodeByReference(frame, plain));
+  EXPECT_EQ(testing::Difference(std::as_const(plain).view(), std::as_const(decoded).view()), "");
   const testing::StridedChunk strided(chunk.view(), sequence.Of(testing::kLayouts));
   CheckSameBytes(strided.const_view(), profile, 1, frame, "a layout");
   CheckSameBytes(chunk.view(), profile, 3, frame, "a number of threads");
