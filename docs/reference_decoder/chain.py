@@ -57,7 +57,8 @@ STAGES = {
     0x0303: Kind("lossless", QUANTIZER, LosslessQuantizer, {}),
     0x0401: Kind("none", CODEC, decode_none, {}),
     0x0402: Kind("bitpack", CODEC, decode_bitpack, {}),
-    0x0403: Kind("rans", CODEC, decode_rans, {}),
+    0x0403: Kind("rans", CODEC, decode_rans, {1: Parameter(0, 1, since=2)}, newest=2,
+                 needs_artefact=lambda parameters: parameters[1] == 1),
     0x0404: Kind("zstd", CODEC, decode_zstd, {1: Parameter(1, 19)}),
 }
 

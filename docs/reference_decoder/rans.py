@@ -1,103 +1,119 @@
-"""Codec rans: plane headers, packed planes, one interleaved stream. FORMAT_STAGES.md."""
+"""Codec rans, versions 1 and 2: plane headers, then pieces of packed planes and one interleaved
+stream each. FORMAT_STAGES.md."""
+
+from typing import NamedTuple
 
 import numpy as np
 
 from byte_reader import ByteReader, require
 from planes import Extent, Settings
+from rans_tables import TOTAL, Table, alias_table, plain_table, read_frequencies
 from symbol_codecs import unpack
 
-TOTAL = 4096
 LOWEST = 65536
-PACKED, CONSTANT, NEW_TABLE = 0, 1, 2
-LAST_MODE = 18
+PIECE = 2**19
+PACKED, CONSTANT, NEW_TABLE, LAST_SENT, FIRST_CLASS = 0, 1, 2, 18, 19
 
-Table = list[tuple[int, int, int]]  # per slot: symbol, its frequency, slot - its start
+
+class Sent(NamedTuple):
+    highest: int  # symbol that occurs
+    table: Table
+
+
+class Part(NamedTuple):
+    """Symbols of a plane, or of some of its rows."""
+
+    plane: int
+    begin: int
+    end: int
 
 
 def decode_rans(section: ByteReader, extents: list[Extent], settings: Settings) -> list[np.ndarray]:
     planes = [np.zeros(extent.size, np.uint8) for extent in extents]
-    present = [index for index, extent in enumerate(extents)
-               if extent.size and extent.alphabet > 1]
-    packed = []
-    coded: list[tuple[int, Table]] = []
-    sent: list[tuple[int, Table]] = []  # (highest symbol, table)
-    for index in present:
+    tables: dict[int, Table] = {}  # of planes in the stream
+    packed: set[int] = set()
+    sent: list[Sent] = []
+    for index, extent in enumerate(extents):
+        if extent.size == 0 or extent.alphabet == 1:
+            continue
         mode = section.number("B")
-        require(mode <= LAST_MODE, "unknown rans mode")
         if mode == PACKED:
-            packed.append(index)
+            packed.add(index)
         elif mode == CONSTANT:
-            planes[index][:] = section.number("B")
+            symbol = section.number("B")
+            require(symbol < extent.alphabet, "a constant beyond its alphabet")
+            planes[index][:] = symbol
         else:
-            if mode == NEW_TABLE:
-                sent.append(_read_table(section))
-            back = max(mode - 2, 1)
-            require(back <= len(sent), "a table that was not sent")
-            last, table = sent[-back]
-            require(last < extents[index].alphabet, "a table beyond the alphabet")
-            coded.append((index, table))
-    for index in packed:
-        planes[index] = unpack(section, extents[index].size, extents[index].alphabet)
-    if coded:
-        _decode_stream(section, [(planes[index], table) for index, table in coded])
+            tables[index] = _table(section, mode, extent.alphabet, sent, settings)
+    if settings.version == 1:
+        parts = [Part(index, 0, extent.size) for index, extent in enumerate(extents)]
+        _read_piece(section, parts, planes, extents, packed, tables, most_lanes_log2=5)
+        return planes
+    pieces = _pieces(extents)
+    for parts, size in zip(pieces, [section.varint() for _ in pieces]):
+        piece = ByteReader(section.take(size))
+        _read_piece(piece, parts, planes, extents, packed, tables, most_lanes_log2=7)
+        piece.end("a piece")
     return planes
 
 
-def _read_table(section: ByteReader) -> tuple[int, Table]:
-    bits = _Bits(section)
-    last = bits.number(8)
-    frequencies = []
-    order = 0
-    left = TOTAL
-    for _ in range(last):
-        prefix = 0
-        while bits.number(1):
-            prefix += 1
-            require(prefix <= 12, "a frequency too large")
-        width = order + prefix
-        frequency = bits.number(width) + 2**width - 2**order
-        left -= frequency
-        require(left > 0, "frequencies add up to 4096 too early")
-        frequencies.append(frequency)
-        order = frequency.bit_length()
-    require(left < TOTAL, "a table of one symbol")
-    frequencies.append(left)
-    bits.end()
-    return last, [(symbol, frequency, offset) for symbol, frequency in enumerate(frequencies)
-                  for offset in range(frequency)]
+def _table(section: ByteReader, mode: int, alphabet: int, sent: list[Sent],
+           settings: Settings) -> Table:
+    make = plain_table if settings.version == 1 else alias_table
+    if mode >= FIRST_CLASS:
+        require(settings.version > 1 and settings.parameters[1] == 1, "unknown rans mode")
+        assert settings.artefact is not None
+        classes = settings.artefact.entropy.get(alphabet, [])
+        require(mode - FIRST_CLASS < len(classes), "a class that the artefact lacks")
+        frequencies = [int(frequency) for frequency in classes[mode - FIRST_CLASS]]
+        return make(frequencies)
+    if mode == NEW_TABLE:
+        frequencies = read_frequencies(section)
+        sent.append(Sent(len(frequencies) - 1, make(frequencies)))
+    back = max(mode - 2, 1)
+    require(back <= len(sent), "a table that was not sent")
+    require(sent[-back].highest < alphabet, "a table beyond the alphabet")
+    return sent[-back].table
 
 
-class _Bits:
-    """Bits of a section, the lowest of each byte first."""
-
-    def __init__(self, section: ByteReader):
-        self._section = section
-        self._byte = 0
-        self._left = 0
-
-    def number(self, width: int) -> int:
-        value = 0
-        for index in range(width):
-            if self._left == 0:
-                self._byte, self._left = self._section.number("B"), 8
-            value |= (self._byte & 1) << index
-            self._byte >>= 1
-            self._left -= 1
-        return value
-
-    def end(self) -> None:
-        require(self._byte == 0, "bits after a table are not zero")
+def _pieces(extents: list[Extent]) -> list[list[Part]]:
+    pieces: list[list[Part]] = [[]]
+    for index, extent in enumerate(extents):
+        if sum(part.end - part.begin for part in pieces[-1]) + extent.size > PIECE:
+            pieces.append([])
+        if extent.size > PIECE:
+            count = -(-extent.size // PIECE)
+            step = -(-extent.rows // count) * extent.columns
+            pieces += [[Part(index, begin, min(begin + step, extent.size))]
+                       for begin in range(0, extent.size, step)]
+            pieces.append([])
+        else:
+            pieces[-1].append(Part(index, 0, extent.size))
+    return [piece for piece in pieces if piece]
 
 
-def _decode_stream(section: ByteReader, planes: list[tuple[np.ndarray, Table]]) -> None:
-    lanes_log2 = section.number("B")
-    require(lanes_log2 <= 5, "too many rans lanes")
+def _read_piece(piece: ByteReader, parts: list[Part], planes: list[np.ndarray],
+                extents: list[Extent], packed: set[int], tables: dict[int, Table],
+                most_lanes_log2: int) -> None:
+    for plane, begin, end in parts:
+        if plane in packed:
+            planes[plane][begin:end] = unpack(piece, end - begin, extents[plane].alphabet)
+    coded = [(planes[plane][begin:end], tables[plane])
+             for plane, begin, end in parts if plane in tables]
+    if coded:
+        _decode_stream(piece, coded, most_lanes_log2)
+
+
+def _decode_stream(piece: ByteReader, parts: list[tuple[np.ndarray, Table]],
+                   most_lanes_log2: int) -> None:
+    lanes_log2 = piece.number("B")
+    require(lanes_log2 <= most_lanes_log2, "too many rans lanes")
     lanes = 1 << lanes_log2
-    states = [section.number("I") for _ in range(lanes)]
-    require(section.left % 2 == 0, "half a word at the end of the rans stream")
-    words = np.frombuffer(section.take(section.left), "<u2").tolist()
+    states = [piece.number("I") for _ in range(lanes)]
+    require(piece.left % 2 == 0, "half a word at the end of the rans stream")
+    words = np.frombuffer(piece.take(piece.left), "<u2").tolist()
     at = 0
-    for symbols, table in planes:
+    for symbols, table in parts:
         for index in range(len(symbols)):
             state = states[index % lanes]
             symbols[index], frequency, offset = table[state % TOTAL]
