@@ -6,8 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from affine import Affine
 from byte_reader import ByteReader, Unsupported, require
 from calibration import Artefact
+from delta import Delta
 from frame import CLASSES, ELEMENT_BYTES, NO_FINGERPRINT, SIDE, SYMBOLS, Frame, Stage
 from hadamard import Hadamard
 from quantizers import LosslessQuantizer, NoneQuantizer
@@ -43,6 +45,11 @@ class Kind(NamedTuple):
 STAGES = {
     0x0201: Kind("hadamard", TRANSFORM, Hadamard,
                  {1: Parameter(0, 2**31 - 1), 2: BOOLEAN, 3: BOOLEAN}),
+    0x0202: Kind("affine", TRANSFORM, Affine,
+                 {1: BOOLEAN, 2: BOOLEAN, 3: BOOLEAN, 4: BOOLEAN, 5: BOOLEAN},
+                 needs_artefact=lambda parameters: parameters[1] == 1),
+    0x0203: Kind("delta", TRANSFORM, Delta,
+                 {1: BOOLEAN, 2: Parameter(2, 4096), 3: BOOLEAN, 4: BOOLEAN}),
     0x0301: Kind("none", QUANTIZER, NoneQuantizer, {}),
     0x0302: Kind("uniform", QUANTIZER, UniformQuantizer,
                  {1: Parameter(2, 256), 2: Parameter(2, 256),
