@@ -32,6 +32,8 @@ Settings Defaults(const StageInfo& info) {
 
 // ---- codecs ------------------------------------------------------------------------------------
 
+constexpr std::size_t kLargestPayload = 4096;
+
 struct PlaneSize {
   std::uint8_t tokens;
   std::uint8_t columns;
@@ -40,24 +42,29 @@ struct PlaneSize {
 struct CodecCase {
   const char* name;
   std::vector<PlaneSize> planes;
+  bool many_tokens = false;
 };
 
-// One plane; planes that differ, some without symbols; enough symbols for several lanes.
+// One plane; planes that differ, some without symbols; enough symbols for several lanes; a plane
+// that is cut into pieces, between others.
 const std::vector<CodecCase>& CodecCases() {
   static const std::vector<CodecCase> kCases = {
       {"one", {{9, 7, 15}}},
       {"mixed", {{5, 8, 15}, {0, 8, 7}, {6, 3, 255}, {4, 4, 0}}},
       {"long", {{64, 24, 3}, {64, 16, 4}}},
+      {"pieces", {{3, 9, 15}, {131, 255, 3}, {2, 5, 7}}, true},
   };
   return kCases;
 }
 
-// Mostly one symbol, so that tables pay.
+// Mostly one symbol, so that tables pay; of very many nearly only one, so that seeds stay small.
 Bytes Skewed(std::size_t count, std::uint32_t alphabet) {
+  const std::uint32_t rarity = count > 10'000 ? 8192 : 4;
   Bytes symbols(count);
   for (std::size_t i = 0; i < count; ++i) {
     const auto noise = static_cast<std::uint32_t>(i * 2654435761U >> 7);
-    symbols[i] = static_cast<std::uint8_t>(noise % 4 != 0 ? alphabet / 2 : noise / 4 % alphabet);
+    symbols[i] =
+        static_cast<std::uint8_t>(noise % rarity != 0 ? alphabet / 2 : noise / rarity % alphabet);
   }
   return symbols;
 }
@@ -67,7 +74,9 @@ void MakeCodecSeed(const StageEntry& entry, const CodecCase& chosen, const Write
   if (!codec) return;
   Bytes seed = StageBytes(*entry.info);
   seed.push_back(1);
-  seed.push_back(static_cast<std::uint8_t>(chosen.planes.size()));
+  constexpr std::size_t kLong = 250;  // as in codec_fuzzer.cc; a multiple of 5
+  seed.push_back(
+      static_cast<std::uint8_t>(chosen.planes.size() + (chosen.many_tokens ? kLong : 0)));
   std::vector<Bytes> storage;
   std::vector<SymbolPlane> planes;
   for (const PlaneSize& size : chosen.planes) {
@@ -75,7 +84,7 @@ void MakeCodecSeed(const StageEntry& entry, const CodecCase& chosen, const Write
     SymbolPlane& plane = planes.emplace_back();
     plane.layer = static_cast<std::uint32_t>(planes.size() / 2);
     plane.kind = planes.size() % 2 == 1 ? PlaneKind::kKey : PlaneKind::kValue;
-    plane.tokens = size.tokens;
+    plane.tokens = size.tokens * (chosen.many_tokens ? 16U : 1U);
     plane.columns = size.columns;
     plane.alphabet = 1U + size.top;
     storage.push_back(Skewed(plane.count(), plane.alphabet));
@@ -84,7 +93,7 @@ void MakeCodecSeed(const StageEntry& entry, const CodecCase& chosen, const Write
   const FrameContext frame = CodecContext();
   std::vector<std::byte> bytes;
   ByteWriter writer(bytes);
-  if (!(*codec)->Encode(frame, planes, writer)) return;
+  if (!(*codec)->Encode(frame, planes, writer) || bytes.size() > kLargestPayload) return;
   Append(seed, bytes);
   write(std::string(entry.info->name) + "-" + chosen.name, seed);
 }
