@@ -77,6 +77,7 @@ TEST(Corpus, HoldsTheSeedsOfEveryStage) {
     };
   };
   MakeCodecSeeds(expect_in("codec_fuzzer"));
+  MakePiecesSeeds(expect_in("pieces_fuzzer"));
   MakePlaneSeeds(expect_in("plane_fuzzer"));
   MakeIsaSeeds(expect_in("isa_fuzzer"));
 }

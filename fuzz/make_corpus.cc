@@ -132,6 +132,7 @@ int main(int argc, char** argv) {
   fs::create_directories(round_trips);
   WriteRoundTrips(round_trips);
   kvserve::fuzzing::MakeCodecSeeds(Into(fs::path(argv[2]) / "codec_fuzzer", "mixed"));
+  kvserve::fuzzing::MakePiecesSeeds(Into(fs::path(argv[2]) / "pieces_fuzzer", ""));
   kvserve::fuzzing::MakePlaneSeeds(Into(fs::path(argv[2]) / "plane_fuzzer", ""));
   kvserve::fuzzing::MakeIsaSeeds(Into(fs::path(argv[2]) / "isa_fuzzer", ""));
   fs::create_directories(stages);

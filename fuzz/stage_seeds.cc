@@ -7,6 +7,7 @@
 #include "base/byte_io.h"
 #include "base/hash.h"
 #include "chosen_stage.h"
+#include "codec_check.h"
 #include "pipeline/settings.h"
 #include "pipeline/stage_lookup.h"
 #include "plane_case.h"
@@ -42,19 +43,22 @@ struct PlaneSize {
 struct CodecCase {
   const char* name;
   std::vector<PlaneSize> planes;
-  bool many_tokens = false;
 };
 
-// One plane; planes that differ, some without symbols; enough symbols for several lanes; a plane
-// that is cut into pieces, between others.
+// One plane; planes that differ, some without symbols; enough symbols for several lanes.
 const std::vector<CodecCase>& CodecCases() {
   static const std::vector<CodecCase> kCases = {
       {"one", {{9, 7, 15}}},
       {"mixed", {{5, 8, 15}, {0, 8, 7}, {6, 3, 255}, {4, 4, 0}}},
       {"long", {{64, 24, 3}, {64, 16, 4}}},
-      {"pieces", {{3, 9, 15}, {131, 255, 3}, {2, 5, 7}}, true},
   };
   return kCases;
+}
+
+// A plane that is cut, between others.
+const CodecCase& PiecesCase() {
+  static const CodecCase kCase = {"pieces", {{3, 9, 15}, {131, 255, 3}, {2, 5, 7}}};
+  return kCase;
 }
 
 // Mostly one symbol, so that tables pay; of very many nearly only one, so that seeds stay small.
@@ -69,14 +73,13 @@ Bytes Skewed(std::size_t count, std::uint32_t alphabet) {
   return symbols;
 }
 
-void MakeCodecSeed(const StageEntry& entry, const CodecCase& chosen, const WriteSeed& write) {
+void MakeCodecSeed(const StageEntry& entry, const CodecCase& chosen, const CodecLimits& limits,
+                   const WriteSeed& write) {
   const auto codec = entry.make_codec(Defaults(*entry.info));
   if (!codec) return;
   Bytes seed = StageBytes(*entry.info);
   seed.push_back(1);
-  constexpr std::size_t kLong = 250;  // as in codec_fuzzer.cc; a multiple of 5
-  seed.push_back(
-      static_cast<std::uint8_t>(chosen.planes.size() + (chosen.many_tokens ? kLong : 0)));
+  seed.push_back(static_cast<std::uint8_t>(chosen.planes.size()));
   std::vector<Bytes> storage;
   std::vector<SymbolPlane> planes;
   for (const PlaneSize& size : chosen.planes) {
@@ -84,7 +87,7 @@ void MakeCodecSeed(const StageEntry& entry, const CodecCase& chosen, const Write
     SymbolPlane& plane = planes.emplace_back();
     plane.layer = static_cast<std::uint32_t>(planes.size() / 2);
     plane.kind = planes.size() % 2 == 1 ? PlaneKind::kKey : PlaneKind::kValue;
-    plane.tokens = size.tokens * (chosen.many_tokens ? 16U : 1U);
+    plane.tokens = size.tokens * limits.tokens_per_unit;
     plane.columns = size.columns;
     plane.alphabet = 1U + size.top;
     storage.push_back(Skewed(plane.count(), plane.alphabet));
@@ -205,7 +208,14 @@ void MakeIsaSeed(const std::string& name, const StageInfo* transform, const Stag
 void MakeCodecSeeds(const WriteSeed& write) {
   for (const StageEntry& entry : BuiltinStages()) {
     if (entry.info->kind != StageKind::kCodec) continue;
-    for (const CodecCase& chosen : CodecCases()) MakeCodecSeed(entry, chosen, write);
+    for (const CodecCase& chosen : CodecCases()) MakeCodecSeed(entry, chosen, kShortPlanes, write);
+  }
+}
+
+void MakePiecesSeeds(const WriteSeed& write) {
+  for (const StageEntry& entry : BuiltinStages()) {
+    if (entry.info->kind != StageKind::kCodec) continue;
+    MakeCodecSeed(entry, PiecesCase(), kLongPlanes, write);
   }
 }
 
