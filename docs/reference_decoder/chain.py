@@ -12,6 +12,7 @@ from calibration import Artefact
 from delta import Delta
 from frame import CLASSES, ELEMENT_BYTES, NO_FINGERPRINT, SIDE, SYMBOLS, Frame, Stage
 from hadamard import Hadamard
+from lz4_blocks import decode_lz4
 from quantizers import LosslessQuantizer, NoneQuantizer
 from planes import Extent, Plane, Settings
 from rans import decode_rans
@@ -67,6 +68,7 @@ STAGES = {
     0x0403: Kind("rans", CODEC, decode_rans, {1: Parameter(0, 1, since=2)}, newest=2,
                  needs_artefact=lambda parameters: parameters[1] == 1),
     0x0404: Kind("zstd", CODEC, decode_zstd, {1: Parameter(1, 19)}),
+    0x0405: Kind("lz4", CODEC, decode_lz4, {1: Parameter(1, 1024)}),
 }
 
 

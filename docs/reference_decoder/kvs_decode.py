@@ -4,7 +4,7 @@
     python kvs_decode.py x.kvs --check               decodes and prints the headers
     python kvs_decode.py x.kvs --calibration m.calib of frames that name this artefact
 
-Slow and plain; needs numpy, xxhash and zstandard.
+Slow and plain; needs numpy, xxhash, zstandard and lz4.
 """
 
 import argparse
