@@ -18,6 +18,8 @@ constexpr GoldenCase kCases[] = {
     {"lossless-token-bf16", "token", kBf16, "lossless"},
     {"lossless-bitpack-token-f32", "token", kF32, "lossless|bitpack"},
     {"zstd-latent-f16", "latent", kF16, "none|zstd", true},
+    {"lz4-latent-f16", "latent", kF16, "none|lz4", true},
+    {"lz4-uniform-plain-f16", "plain", kF16, "uniform:levels=4|lz4", true},
     {"uniform-none-token-f16", "token", kF16, "uniform|none"},
     {"uniform-bitpack-plain-f16", "plain", kF16, "uniform:k_levels=16,v_levels=8|bitpack"},
     {"uniform-bitpack-latent-f32", "latent", kF32,
