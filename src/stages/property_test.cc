@@ -33,7 +33,7 @@ constexpr bool kSanitized = false;
 
 // Values of a chunk's largest plane, for the time that a test takes.
 constexpr std::size_t kMostValues = kSanitized ? 8000 : 60000;
-constexpr unsigned kShapesPerChain = kSanitized ? 2 : 6;
+constexpr unsigned kShapesPerChain = kSanitized ? 2 : 12;
 
 constexpr std::uint32_t kDims[] = {1, 8, 64, 80, 96, 100, 112, 120, 128, 192, 256, 512, 576};
 constexpr std::uint32_t kHeads[] = {1, 3, 8};
