@@ -30,3 +30,18 @@ ensure_engine() {
     ln -sfn "$(cd "$VENV" && echo lib/python3*/site-packages | sed "s|^|venv/|")" build/site-packages
   fi
 }
+
+readonly PEERS=build/peers-venv
+
+# The peers of bench/peers, apart from everything else.
+ensure_peers() {
+  local file=bench/peers/requirements.txt stamp=$PEERS/.installed
+  if cmp --silent "$file" "$stamp"; then return; fi
+  mkdir -p build
+  step 'virtual environment build/peers-venv' "$BASE_PYTHON" -m venv "$PEERS"
+  step 'Python packages (peers)' quietly pip-peers "$PEERS/bin/python" -m pip install \
+    --disable-pip-version-check --no-deps -r "$file"
+  step 'stand-ins for CUDA' "$PEERS/bin/python" -B bench/peers/cuda_stand_ins.py \
+    "$PEERS"/lib/python3*/site-packages
+  cp "$file" "$stamp"
+}
