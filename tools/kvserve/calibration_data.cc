@@ -1,0 +1,52 @@
+#include "calibration_data.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "base/try.h"
+#include "evaluation/record.h"
+#include "tensorfile/input_file.h"
+
+namespace kvserve::tool {
+namespace {
+
+constexpr std::uint64_t kMaxTextBytes = 64 << 20;
+
+Result<std::vector<std::string>> ReadTexts(const std::string& path) {
+  std::vector<std::string> texts;
+  const std::string_view name(path);
+  if (name.ends_with(".jsonl") || name.ends_with(".jsonl.gz")) {
+    KVSERVE_ASSIGN(auto records, ReadRecords(path));
+    for (Record& record : records) texts.push_back(std::move(record.text));
+    return texts;
+  }
+  KVSERVE_ASSIGN(const auto bytes, ReadFile(path, kMaxTextBytes));
+  if (bytes.empty()) return MakeError(ErrorCode::kBadInput, path + ": has no text");
+  texts.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  return texts;
+}
+
+}  // namespace
+
+Result<std::vector<CalibrationFile>> ReadCalibrationFiles(std::span<const std::string> paths,
+                                                          std::size_t limit) {
+  std::vector<CalibrationFile> files;
+  std::size_t left = limit == 0 ? SIZE_MAX : limit;
+  for (const std::string& path : paths) {
+    CalibrationFile file;
+    file.path = path;
+    if (path.ends_with(".safetensors")) {
+      KVSERVE_ASSIGN(auto kv, KvFileReader::Open(path));
+      file.kv.emplace(std::move(kv));
+    } else {
+      KVSERVE_ASSIGN(file.texts, ReadTexts(path));
+      file.texts.resize(std::min(left, file.texts.size()));
+      left -= file.texts.size();
+      if (file.texts.empty()) continue;
+    }
+    files.push_back(std::move(file));
+  }
+  return files;
+}
+
+}  // namespace kvserve::tool
