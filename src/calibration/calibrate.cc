@@ -4,11 +4,11 @@
 #include <optional>
 #include <utility>
 
+#include "base/token_slice.h"
 #include "base/try.h"
 #include "calibration/channel_moments.h"
 #include "calibration/entropy_clusters.h"
 #include "calibration/symbol_histograms.h"
-#include "calibration/token_slice.h"
 
 namespace kvserve {
 namespace {
@@ -17,7 +17,7 @@ using Contents = CalibrationArtefact::Contents;
 
 class Calibration {
  public:
-  Calibration(KvSource& source, const CalibrationOptions& options)
+  Calibration(CalibrationSource& source, const CalibrationOptions& options)
       : source_(source), options_(options), moments_(source.geometry()) {}
 
   Result<Contents> Run() {
@@ -102,7 +102,7 @@ class Calibration {
     return contents;
   }
 
-  KvSource& source_;
+  CalibrationSource& source_;
   const CalibrationOptions& options_;
   ChannelMoments moments_;
   std::vector<SymbolCounter> counters_;  // [profile]
@@ -113,7 +113,7 @@ class Calibration {
 
 }  // namespace
 
-Result<Contents> Calibrate(KvSource& source, const CalibrationOptions& options) {
+Result<Contents> Calibrate(CalibrationSource& source, const CalibrationOptions& options) {
   const auto zero = [](std::uint32_t tokens) { return tokens == 0; };
   if (options.frame_tokens.empty() || std::ranges::any_of(options.frame_tokens, zero)) {
     return MakeError(ErrorCode::kInvalidArgument, "frames of 1 or more tokens are needed");

@@ -5,7 +5,7 @@
 #include <functional>
 #include <vector>
 
-#include "calibration/kv_source.h"
+#include "calibration/calibration_source.h"
 #include "kvserve/error.h"
 #include "kvserve/profile.h"
 #include "library/calibration_artefact.h"
@@ -25,7 +25,7 @@ struct CalibrationOptions {
 // Statistics of every channel, and entropy classes of every alphabet that occurs. One pass over the
 // source, and a second one when a profile needs calibrated statistics itself. kBadInput when the
 // source has less than two tokens beside token 0; else errors of source and profiles.
-[[nodiscard]] Result<CalibrationArtefact::Contents> Calibrate(KvSource& source,
+[[nodiscard]] Result<CalibrationArtefact::Contents> Calibrate(CalibrationSource& source,
                                                               const CalibrationOptions& options);
 
 }  // namespace kvserve

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "calibration/token_slice.h"
+#include "base/token_slice.h"
 #include "pipeline/testing/chunk.h"
 
 namespace kvserve {

@@ -4,13 +4,13 @@
 #include <span>
 #include <vector>
 
-#include "calibration/kv_source.h"
+#include "calibration/calibration_source.h"
 #include "engine/engine.h"
 
 namespace kvserve {
 
 // Every pass prefills every prompt again: KV of many texts would not fit into memory.
-class EngineSource final : public KvSource {
+class EngineSource final : public CalibrationSource {
  public:
   // `engine` outlives this; its sequences hold the longest prompt. Prompts are evaluated in pieces
   // of `prefill_tokens`, at most what the engine takes.

@@ -35,6 +35,18 @@ std::uint32_t Settings::integer(std::uint8_t id, PlaneKind plane) const {
   return static_cast<std::uint32_t>(value(id, plane));
 }
 
+ScaleSource Transform::scale_source(PlaneKind /*kind*/) const {
+  return needs_artefact() ? ScaleSource::kCalibrated : ScaleSource::kUnit;
+}
+
+ScaleSource Quantizer::scale_source(PlaneKind /*kind*/) const {
+  return needs_artefact() ? ScaleSource::kCalibrated : ScaleSource::kUnit;
+}
+
+ScaleSource Codec::scale_source(PlaneKind /*kind*/) const {
+  return needs_artefact() ? ScaleSource::kCalibrated : ScaleSource::kUnit;
+}
+
 Status Quantizer::Quantize(const PlaneContext& /*plane*/, ConstRealPlane /*values*/,
                            SymbolPlane& /*symbols*/, ByteWriter& /*side*/) const {
   return NotImplemented("Quantize");

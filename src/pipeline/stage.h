@@ -163,6 +163,15 @@ struct SymbolPlane {
   [[nodiscard]] std::size_t count() const { return std::size_t{tokens} * columns; }
 };
 
+// Where the scales, means or tables that a stage works with come from, for people who wonder
+// whether their calibration is in force.
+enum class ScaleSource : std::uint8_t {
+  kUnit = 0,        // none are used: values are taken as they are
+  kFrame = 1,       // counted over the frame and sent in it
+  kProfile = 2,     // parameters of the profile
+  kCalibrated = 3,  // the calibration artefact that the frame names
+};
+
 // ---- kinds -------------------------------------------------------------------------------------
 // Stages are immutable after creation and used by many threads at once. Each stage appends to
 // `side` what its inverse needs; the side bytes of a plane lie in decoding order (the quantizer's,
@@ -217,6 +226,8 @@ class Transform {
   [[nodiscard]] virtual bool needs_feedback() const { return false; }
   // True: FrameContext::artefact is set, and frames name it.
   [[nodiscard]] virtual bool needs_artefact() const { return false; }
+  // Of this plane kind. Default: kCalibrated when an artefact is needed, else kUnit.
+  [[nodiscard]] virtual ScaleSource scale_source(PlaneKind kind) const;
   // The same transform row by row, if it can; owned by this object.
   [[nodiscard]] virtual const RowTransform* rows() const { return nullptr; }
 };
@@ -277,6 +288,8 @@ class Quantizer {
 
   // True: FrameContext::artefact is set, and frames name it.
   [[nodiscard]] virtual bool needs_artefact() const { return false; }
+  // Of this plane kind. Default: kCalibrated when an artefact is needed, else kUnit.
+  [[nodiscard]] virtual ScaleSource scale_source(PlaneKind kind) const;
   // The same quantizer row by row, if it can (real domain); owned by this object.
   [[nodiscard]] virtual const RowQuantizer* rows() const { return nullptr; }
 };
@@ -325,6 +338,8 @@ class Codec {
                                                          std::span<const SymbolPlane> planes) const;
   // True: FrameContext::artefact is set, and frames name it.
   [[nodiscard]] virtual bool needs_artefact() const { return false; }
+  // Of this plane kind. Default: kCalibrated when an artefact is needed, else kUnit.
+  [[nodiscard]] virtual ScaleSource scale_source(PlaneKind kind) const;
 };
 
 // ---- table -------------------------------------------------------------------------------------

@@ -4,6 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "stages/profile_facts.h"
+
 namespace kvserve {
 namespace {
 
@@ -52,6 +54,7 @@ Json Kvserve(const GenerateReport& report) {
                                                 : static_cast<double>(transfer.raw_bytes) /
                                                       static_cast<double>(transfer.wire_bytes);
   return {{"profile", report.profile},
+          {"quality_class", QualityClassOf(report.profile)},
           {"compression_ratio", ratio},
           {"wire_bytes", transfer.wire_bytes},
           {"raw_bytes", transfer.raw_bytes},

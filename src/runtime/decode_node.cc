@@ -5,6 +5,7 @@
 #include "runtime/chunk_plan.h"
 #include "runtime/prefill_node.h"
 #include "runtime/text_stream.h"
+#include "stages/profile_facts.h"
 
 namespace kvserve {
 DecodeNode::DecodeNode(EngineWorker& worker, const DecodeNodeOptions& options)
@@ -22,9 +23,10 @@ DecodeNode::DecodeNode(EngineWorker& worker, const DecodeNodeOptions& options)
 
 Result<std::unique_ptr<DecodeNode>> DecodeNode::Create(EngineWorker& worker,
                                                        const DecodeNodeOptions& options) {
-  KVSERVE_TRY(ParseProfile(options.profile));
+  KVSERVE_ASSIGN(const Profile profile, ParseProfile(options.profile));
   std::unique_ptr<DecodeNode> node(new DecodeNode(worker, options));
   if (options.prefill) {
+    node->metrics_.SetProfile(profile, worker.info().geometry.dtype);
     KVSERVE_ASSIGN(Hello hello, MakeHello(worker.info(), NodeRole::kDecode));
     PeerPoolOptions peer;
     peer.address = *options.prefill;
@@ -226,6 +228,7 @@ void DecodeNode::Record(const Result<GenerateReport>& outcome) {
   metrics_.ObserveStage("encode", transfer.encode_s);
   metrics_.ObserveStage("wire", transfer.wire_s);
   metrics_.ObserveStage("decode", transfer.decode_s);
+  metrics_.CountTransfer(QualityClassOf(outcome->profile));
   metrics_.AddBytes(transfer.raw_bytes, transfer.wire_bytes);
   metrics_.CountLosslessFallback(transfer.lossless_fallback_chunks);
   if (transfer.link_bytes_per_s > 0) metrics_.SetLinkRate(transfer.link_bytes_per_s);

@@ -10,6 +10,8 @@
 #include <mutex>
 #include <vector>
 
+#include "stages/profile_facts.h"
+
 namespace kvserve {
 namespace {
 
@@ -40,6 +42,13 @@ struct NodeMetrics::Registry {
       "kvserve_fallbacks_total", "Prompts computed locally after a failed transfer, by reason");
   Family<Counter>& lossless_chunks = Counters("kvserve_lossless_fallback_chunks_total",
                                               "Chunks the profile could not encode, sent lossless");
+  Family<Counter>& transfers =
+      Counters("kvserve_transfers_total", "Complete transfers of KV by quality class");
+  Family<Gauge>& profile_info = prometheus::BuildGauge()
+                                    .Name("kvserve_profile_info")
+                                    .Help("Profile in force, its quality class and scale sources")
+                                    .Labels(labels)
+                                    .Register(registry);
   Family<Counter>& connections =
       Counters("kvserve_connections_total", "Node connections by outcome");
   Family<Counter>& raw_bytes =
@@ -69,6 +78,7 @@ struct NodeMetrics::Registry {
   };
   mutable std::mutex live_mutex;
   std::vector<LiveGauge> live;
+  Gauge* profile = nullptr;  // in force
 };
 
 NodeMetrics::NodeMetrics(std::string_view role) : registry_(std::make_unique<Registry>(role)) {}
@@ -85,6 +95,21 @@ void NodeMetrics::CountFallback(std::string_view reason) {
 
 void NodeMetrics::CountLosslessFallback(std::uint32_t chunks) {
   registry_->lossless_chunks_total.Increment(chunks);
+}
+
+void NodeMetrics::CountTransfer(std::string_view quality_class) {
+  registry_->transfers.Add({{"quality_class", std::string(quality_class)}}).Increment();
+}
+
+void NodeMetrics::SetProfile(const Profile& profile, DType cache_dtype) {
+  const auto facts = FactsOf(profile.stages, cache_dtype, ProfileOrigin::kCaller);
+  const std::lock_guard lock(registry_->live_mutex);
+  if (registry_->profile != nullptr) registry_->profile_info.Remove(registry_->profile);
+  registry_->profile = &registry_->profile_info.Add(
+      {{"profile", profile.name},
+       {"quality_class", std::string(QualityClassName(IsLossless(profile.stages)))},
+       {"scale_sources", facts ? ScaleSourcesText(*facts) : "unknown"}});
+  registry_->profile->Set(1);
 }
 
 void NodeMetrics::CountConnection(std::string_view outcome) {

@@ -7,6 +7,9 @@
 #include <string>
 #include <string_view>
 
+#include "kvserve/geometry.h"
+#include "kvserve/profile.h"
+
 namespace kvserve {
 
 // One per node. Thread-safe. Every name begins with kvserve_.
@@ -17,9 +20,13 @@ class NodeMetrics {
   NodeMetrics(const NodeMetrics&) = delete;
   NodeMetrics& operator=(const NodeMetrics&) = delete;
 
-  void CountRequest(std::string_view outcome);       // "ok" or an ErrorName
-  void CountFallback(std::string_view reason);       // "recompute" reasons: an ErrorName
-  void CountLosslessFallback(std::uint32_t chunks);  // chunks the profile could not encode
+  void CountRequest(std::string_view outcome);         // "ok" or an ErrorName
+  void CountFallback(std::string_view reason);         // "recompute" reasons: an ErrorName
+  void CountLosslessFallback(std::uint32_t chunks);    // chunks the profile could not encode
+  void CountTransfer(std::string_view quality_class);  // complete ones; "lossless" or "lossy"
+  // The profile in force: an info metric of value 1 whose labels say its quality class and where
+  // each stage's scales come from.
+  void SetProfile(const Profile& profile, DType cache_dtype);
   void CountConnection(std::string_view outcome);  // "accepted", "refused", "handshake_failed", ...
   void AddBytes(std::uint64_t raw_bytes, std::uint64_t wire_bytes);
   void ObserveStage(std::string_view stage, double seconds);

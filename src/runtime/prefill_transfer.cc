@@ -8,6 +8,7 @@
 #include "kvserve/codec.h"
 #include "runtime/bounded_queue.h"
 #include "runtime/chunk_plan.h"
+#include "stages/profile_facts.h"
 
 namespace kvserve {
 namespace {
@@ -179,6 +180,7 @@ class Transfer {
     KVSERVE_TRY(Encode(end_, payload));
     KVSERVE_TRY(
         connection_.Send(MessageType::kTransferEnd, transfer_id_, 0, payload, scope_.deadline()));
+    resources_.metrics.CountTransfer(QualityClassOf(request_.profile));
     resources_.metrics.AddBytes(end_.raw_bytes, end_.frame_bytes);
     resources_.metrics.CountLosslessFallback(end_.fallbacks);
     resources_.metrics.ObserveStage("prefill", end_.prefill_s);

@@ -68,8 +68,8 @@ Result<std::unique_ptr<Engine>> Open(const Arguments& arguments) {
   return OpenLlamaEngine(options);
 }
 
-Result<std::unique_ptr<KvSource>> SourceOf(CalibrationFile& file, Engine* engine,
-                                           std::uint32_t limit_tokens) {
+Result<std::unique_ptr<CalibrationSource>> SourceOf(CalibrationFile& file, Engine* engine,
+                                                    std::uint32_t limit_tokens) {
   if (file.kv) {
     auto source = std::make_unique<KvFileSource>(std::move(*file.kv), limit_tokens);
     file.tokens = source->tokens();

@@ -8,6 +8,7 @@
 #include "frame_sequence.h"
 #include "kvserve/codec.h"
 #include "progress.h"
+#include "stages/profile_facts.h"
 #include "tensorfile/dtype_convert.h"
 #include "tensorfile/input_file.h"
 #include "tensorfile/kv_file.h"
@@ -78,7 +79,9 @@ Status DecodeFile(const Arguments& arguments, DType dtype, std::span<const std::
   }
   KVSERVE_TRY(output.Commit());
   PrintCodecReport(invocation, report, "decode_s",
-                   {{"dtype", DTypeName(dtype)}, {"clamped_values", clamped}});
+                   {{"dtype", DTypeName(dtype)},
+                    {"quality_class", QualityClassName(sequence.lossless)},
+                    {"clamped_values", clamped}});
   return {};
 }
 

@@ -10,6 +10,7 @@
 #include "kvserve/codec.h"
 #include "profile_argument.h"
 #include "progress.h"
+#include "stages/profile_facts.h"
 #include "tensorfile/kv_file.h"
 
 namespace kvserve::tool {
@@ -64,7 +65,9 @@ Status RunEncode(const Arguments& arguments, const Invocation& invocation) {
     return MakeError(status.error().code, arguments.input + ": " + status.error().message);
   }
   KVSERVE_TRY(output.Commit());
-  nlohmann::json extra = {{"profile", profile.name}, {"frame_tokens", frame_tokens}};
+  nlohmann::json extra = {{"profile", profile.name},
+                          {"quality_class", QualityClassName(IsLossless(profile.stages))},
+                          {"frame_tokens", frame_tokens}};
   if (frame_tokens == kMaxTokens) extra["frame_tokens"] = "all";
   PrintCodecReport(invocation, report, "encode_s", std::move(extra));
   return {};

@@ -2,6 +2,7 @@
 
 #include "base/try.h"
 #include "frame/frame.h"
+#include "stages/profile_facts.h"
 
 namespace kvserve::tool {
 namespace {
@@ -83,6 +84,7 @@ Result<FrameSequence> ReadFrameSequence(std::span<const std::byte> bytes) {
     } else if (const auto status = Join(*info, sequence.info); !status) {
       return FrameError(index, offset, status.error());
     }
+    sequence.lossless = sequence.lossless && IsLossless(frame->header.stages);
     sequence.frame_begin.push_back(offset);
     offset += frame->frame_bytes;
   }

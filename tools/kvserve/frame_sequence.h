@@ -14,6 +14,7 @@ namespace kvserve::tool {
 struct FrameSequence {
   KvFileInfo info;                       // of all frames together
   std::vector<std::size_t> frame_begin;  // offsets in the file
+  bool lossless = true;                  // every frame gives back every bit
 };
 
 // Parses and verifies every frame of `bytes`. Frames follow each other in token order without gap

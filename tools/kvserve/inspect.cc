@@ -1,13 +1,17 @@
-// kvserve inspect: what the headers of a file of frames say, damaged frames included.
+// kvserve inspect: what the headers of a file of frames say, damaged frames included, or what is in
+// a calibration artefact.
+#include <algorithm>
 #include <memory>
 
 #include "base/try.h"
+#include "calibration_report.h"
 #include "command.h"
 #include "frame_scan.h"
 #include "layer_json.h"
 #include "pipeline/profile_text.h"
 #include "pipeline/settings.h"
 #include "pipeline/stage_lookup.h"
+#include "stages/profile_facts.h"
 #include "stages/registry.h"
 #include "table.h"
 #include "tensorfile/input_file.h"
@@ -67,6 +71,18 @@ Json StageJson(const StageSpec& spec) {
           {"parameters", parameters}};
 }
 
+// Per stage of the header; empty when the chain cannot be made in this build.
+std::vector<StageFacts> FactsOfStages(const FrameHeader& header) {
+  const auto facts = FactsOf(header.stages, header.dtype, ProfileOrigin::kFrame);
+  return facts ? facts->stages : std::vector<StageFacts>{};
+}
+
+Json ScaleSourceJson(const std::vector<StageFacts>& facts, std::uint16_t id) {
+  const auto found = std::ranges::find(facts, id, &StageFacts::id);
+  if (found == facts.end()) return {};
+  return {{"k", ScaleSourceName(found->k_scales)}, {"v", ScaleSourceName(found->v_scales)}};
+}
+
 Json FrameJson(const ScannedFrame& frame) {
   Json json = {{"offset", frame.offset},
                {"frame_bytes", frame.frame_bytes},
@@ -91,7 +107,12 @@ Json FrameJson(const ScannedFrame& frame) {
   json["model"] = FingerprintJson(header.model);
   json["key"] = FingerprintJson(header.key);
   json["artefact"] = FingerprintJson(header.artefact);
-  for (const StageSpec& spec : header.stages) json["stages"].push_back(StageJson(spec));
+  json["quality_class"] = QualityClassName(IsLossless(header.stages));
+  const auto facts = FactsOfStages(header);
+  for (const StageSpec& spec : header.stages) {
+    json["stages"].push_back(StageJson(spec));
+    json["stages"].back()["scale_source"] = ScaleSourceJson(facts, spec.id);
+  }
   return json;
 }
 
@@ -103,6 +124,11 @@ void PrintHeader(const FrameHeader& header) {
   Table facts;
   facts.Add({"  version", std::to_string(header.version)});
   facts.Add({"  profile", ProfileText(header.stages, BuiltinStages())});
+  facts.Add({"  quality class", std::string(QualityClassName(IsLossless(header.stages)))});
+  if (const auto known = FactsOf(header.stages, header.dtype, ProfileOrigin::kFrame)) {
+    facts.Add({"  scale sources", ScaleSourcesText(*known)});
+  }
+  if (!header.artefact.empty()) facts.Add({"  artefact", header.artefact.hex()});
   facts.Add({"  model", FingerprintText(header.model)});
   facts.Add({"  key", FingerprintText(header.key)});
   const LayerGeometry& first = header.layers.front().geometry;
@@ -146,6 +172,7 @@ void PrintFrames(const std::vector<ScannedFrame>& frames) {
 Status RunInspect(const std::string& path, const Invocation& invocation) {
   KVSERVE_ASSIGN(const auto bytes, ReadFile(path));
   if (bytes.empty()) return MakeError(ErrorCode::kCorruptData, path + ": has no bytes");
+  if (IsCalibration(bytes)) return InspectCalibration(path, bytes, invocation);
   const auto frames = ScanFrames(bytes);
   if (invocation.json) {
     Json document = {{"frames", Json::array()}, {"file_bytes", bytes.size()}};
@@ -169,13 +196,14 @@ void AddInspect(CLI::App& app, Invocation& invocation) {
   auto path = std::make_shared<std::string>();
   CLI::App& command =
       *app.add_subcommand("inspect", "Show the headers of a file of frames and check its bytes");
-  command.add_option("x.kvs", *path, "File of frames")->required();
+  command.add_option("x.kvs", *path, "File of frames, or a calibration artefact")->required();
   AddJsonFlag(command, invocation);
   command.footer(
       "Damaged frames are shown as far as they can be trusted; the exit status is then 4.\n"
       "Examples:\n"
       "  kvserve inspect kv.kvs\n"
-      "  kvserve inspect kv.kvs --json");
+      "  kvserve inspect kv.kvs --json\n"
+      "  kvserve inspect m.calib");
   command.callback([path, &invocation] {
     invocation.run = [path, &invocation] { return RunInspect(*path, invocation); };
   });

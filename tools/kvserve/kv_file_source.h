@@ -5,13 +5,13 @@
 #include <string>
 #include <vector>
 
-#include "calibration/kv_source.h"
+#include "calibration/calibration_source.h"
 #include "tensorfile/kv_file.h"
 
 namespace kvserve::tool {
 
 // The first `limit_tokens` tokens of one KV file.
-class KvFileSource final : public KvSource {
+class KvFileSource final : public CalibrationSource {
  public:
   KvFileSource(KvFileReader file, std::uint32_t limit_tokens);
 
@@ -28,12 +28,12 @@ class KvFileSource final : public KvSource {
 };
 
 // One source after the other; all are of one model.
-class JoinedSource final : public KvSource {
+class JoinedSource final : public CalibrationSource {
  public:
   // At least one part. kMismatch names the part whose geometry or model differs from those before.
   struct Part {
     std::string name;
-    std::unique_ptr<KvSource> source;
+    std::unique_ptr<CalibrationSource> source;
   };
   [[nodiscard]] static Result<JoinedSource> Create(std::vector<Part> parts);
 

@@ -11,6 +11,7 @@
 #include "serve_nodes.h"
 #include "serve_options.h"
 #include "serve_signals.h"
+#include "stages/profile_facts.h"
 
 namespace kvserve::tool {
 namespace {
@@ -97,10 +98,13 @@ Status Run(const Arguments& arguments) {
   AddCompletionRoutes(*http, *node);
   if (!AwaitPeer(*node)) return {};
   http->Start();
-  std::fprintf(stderr, "kvserve: ready: decode http %s prefill %s model %s\n",
+  // The profile's quality class too: that KV is lossy must not be a surprise.
+  const std::string profile =
+      " profile " + options.profile + " (" + std::string(QualityClassOf(options.profile)) + ")";
+  std::fprintf(stderr, "kvserve: ready: decode http %s prefill %s model %s%s\n",
                http->address().text().c_str(),
                options.prefill ? options.prefill->text().c_str() : "here",
-               worker->info().name.c_str());
+               worker->info().name.c_str(), options.prefill ? profile.c_str() : "");
   WaitForStopSignal();
   std::fprintf(stderr, "kvserve: stopping\n");
   node->Stop();

@@ -209,6 +209,10 @@ class Uniform : public Quantizer, public RowQuantizer {
     return {};
   }
 
+  [[nodiscard]] ScaleSource scale_source(PlaneKind kind) const override {
+    const bool fixed = options_[kind == PlaneKind::kValue ? 1 : 0].fixed;
+    return fixed ? ScaleSource::kProfile : ScaleSource::kFrame;
+  }
   [[nodiscard]] const RowQuantizer* rows() const override { return this; }
 
   PlaneState* Begin(const PlaneContext& plane, PlaneShape shape) const override {

@@ -195,7 +195,7 @@ class Affine : public Transform, public RowTransform {
 
   Status Forward(const PlaneContext& plane, RealPlane values, ByteWriter& side) const override {
     if (needs_artefact()) return ForwardCalibrated(plane, values);
-    const Switches on = For(plane);
+    const Switches on = For(plane.kind);
     const std::size_t columns = values.columns();
     const auto counted = values.span().subspan(SkippedRows(plane) * columns);
     if (!on.any() || counted.empty()) return {};
@@ -214,7 +214,7 @@ class Affine : public Transform, public RowTransform {
       InverseRows(state, 0, values);
       return {};
     }
-    const Switches on = For(plane);
+    const Switches on = For(plane.kind);
     const std::size_t columns = values.columns();
     if (!on.any() || values.tokens == SkippedRows(plane)) return {};
     const auto means = Filled(*plane.arena, columns, 0.0F);
@@ -228,6 +228,10 @@ class Affine : public Transform, public RowTransform {
   [[nodiscard]] bool needs_artefact() const override {
     return settings_.integer(kSource) == kCalibrated;
   }
+  [[nodiscard]] ScaleSource scale_source(PlaneKind kind) const override {
+    if (!For(kind).any()) return ScaleSource::kUnit;
+    return needs_artefact() ? ScaleSource::kCalibrated : ScaleSource::kFrame;
+  }
   // A frame's own statistics need the whole plane.
   [[nodiscard]] const RowTransform* rows() const override {
     return needs_artefact() ? this : nullptr;
@@ -236,7 +240,7 @@ class Affine : public Transform, public RowTransform {
   // Null where nothing is to be done.
   [[nodiscard]] Result<const PlaneState*> Open(const PlaneContext& plane,
                                                PlaneShape shape) const override {
-    const Switches on = For(plane);
+    const Switches on = For(plane.kind);
     if (!on.any()) return nullptr;
     KVSERVE_ASSIGN(const ChannelStatistics* found, Calibrated(plane, shape.columns()));
     auto* columns = plane.arena->New<Columns>();
@@ -261,9 +265,8 @@ class Affine : public Transform, public RowTransform {
   }
 
  private:
-  [[nodiscard]] Switches For(const PlaneContext& plane) const {
-    return {settings_.integer(kCenter, plane.kind) != 0,
-            settings_.integer(kScale, plane.kind) != 0};
+  [[nodiscard]] Switches For(PlaneKind kind) const {
+    return {settings_.integer(kCenter, kind) != 0, settings_.integer(kScale, kind) != 0};
   }
 
   Status ForwardCalibrated(const PlaneContext& plane, RealPlane values) const {

@@ -11,9 +11,9 @@
 namespace kvserve {
 
 // One thread at a time.
-class KvSource {
+class CalibrationSource {
  public:
-  virtual ~KvSource() = default;
+  virtual ~CalibrationSource() = default;
   [[nodiscard]] virtual const KvGeometry& geometry() const = 0;
   [[nodiscard]] virtual const Fingerprint& model() const = 0;  // all zero: not known
   // Tokens that one pass gives.
