@@ -53,6 +53,26 @@ class CodecTest(cli_case.CliCase):
             self.assertLessEqual({"hadamard", "uniform", "rans"}, set(document["stages_s"]))
             self.assertLessEqual(sum(document["stages_s"].values()), document[total])
 
+    def test_quality_class_and_scale_sources_are_shown(self):
+        """Cases A37 and A11: nobody has to guess that KV is lossy, or whose scales are used."""
+        kv_sample.write_random(self.kv)
+        for profile in (*EXACT, *LOSSY):
+            with self.subTest(profile):
+                wanted = "lossy" if profile in LOSSY else "lossless"
+                self.assertEqual(self.encode(profile)["quality_class"], wanted)
+                (frame,) = self.succeed_json("inspect", self.frames)["frames"]
+                self.assertEqual(frame["quality_class"], wanted)
+                self.assertIn(f"quality class  {wanted}", self.succeed("inspect", self.frames))
+                self.assertEqual(self.decode()["quality_class"], wanted)
+                exact = kv_sample.read(self.out)[0] == kv_sample.read(self.kv)[0]
+                self.assertEqual(exact, wanted == "lossless")
+                for stage in frame["stages"]:
+                    if stage["name"] == "rans":
+                        continue
+                    source = "frame" if stage["name"] == "uniform" else "unit"
+                    self.assertEqual(stage["scale_source"], {"k": source, "v": source}, stage)
+                self.assertIsNone(frame["artefact"])
+
     def test_lossy_profiles_are_close(self):
         kv_sample.write_random(self.kv)
         for profile in LOSSY:

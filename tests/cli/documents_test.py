@@ -10,7 +10,7 @@ import cli_case
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 # Commands that only builds with the embedded engine have.
-ENGINE_COMMANDS = {"capture", "evaluate", "dequantize", "serve"}
+ENGINE_COMMANDS = {"calibrate", "capture", "evaluate", "dequantize", "serve"}
 
 
 def command_lines():

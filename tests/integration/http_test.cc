@@ -217,7 +217,9 @@ TEST(Http, ModelsHealthAndMetrics) {
        {"kvserve_requests_total{role=\"decode\",outcome=\"ok\"} 1", "kvserve_raw_bytes_total",
         "kvserve_wire_bytes_total", "kvserve_stage_seconds_bucket", "kvserve_ttft_seconds_count",
         "kvserve_jct_seconds_count", "kvserve_buffers_in_use", "kvserve_queue_depth",
-        "kvserve_link_bytes_per_s", "# HELP kvserve_requests_total"}) {
+        "kvserve_link_bytes_per_s", "# HELP kvserve_requests_total",
+        "kvserve_transfers_total{role=\"decode\",quality_class=\"lossless\"} 1",
+        "kvserve_profile_info{role=\"decode\",", "scale_sources=\"lossless:unit rans:"}) {
     EXPECT_NE(metrics.find(name), std::string::npos) << name;
   }
 }

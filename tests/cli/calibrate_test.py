@@ -1,0 +1,89 @@
+"""calibrate from KV files, and what inspect says of artefacts (builds with the embedded engine)."""
+
+import cli_case
+import kv_sample
+
+MODEL = "00112233445566778899aabbccddeeff"
+
+
+class CalibrateTest(cli_case.CliCase):
+    def setUp(self):
+        super().setUp()
+        if "\n  calibrate " not in self.succeed("--help"):
+            self.skipTest("this build has no calibrate")
+        self.kv = self.folder / "kv.safetensors"
+        self.calib = self.folder / "m.calib"
+        kv_sample.write_random(self.kv, tokens=40, metadata={"kvserve.model": MODEL})
+
+    def calibrate(self, *options):
+        return self.succeed_json("calibrate", "--data", self.kv, *options, "-o", self.calib)
+
+    def test_document(self):
+        document = self.calibrate("--profile", "hadamard|uniform:k_levels=16,v_levels=8",
+                                  "--profile", "lossless", "--frame-tokens", "16")
+        self.assertEqual(document["layers"], 2)
+        self.assertEqual(document["bytes"], self.calib.stat().st_size)
+        self.assertEqual(document["data"], [{"path": str(self.kv), "texts": 0, "tokens": 40}])
+        self.assertGreater(document["seconds"], 0)
+        self.assertRegex(document["checksum"], "^[0-9a-f]{32}$")
+        self.assertEqual((document["model"], document["tokens"]), (MODEL, 39))  # without token 0
+        self.assertEqual([row["alphabet"] for row in document["entropy"]], [8, 16, 256])
+
+    def test_inspect_shows_the_artefact(self):
+        made = self.calibrate("--profile", "uniform:levels=5")
+        document = self.succeed_json("inspect", self.calib)
+        shown = document["calibration"]
+        self.assertEqual(document["file_bytes"], made["bytes"])
+        self.assertEqual(shown["checksum"], made["checksum"])
+        self.assertEqual(shown["sections"], ["channel_statistics", "entropy_classes"])
+        self.assertEqual(shown["planes_with_statistics"], 4)
+        self.assertEqual(len(shown["geometry"]["layers"]), 2)
+        (classes,) = shown["entropy"]
+        self.assertEqual(classes["alphabet"], 5)
+        for table in classes["frequencies"]:
+            self.assertEqual((len(table), sum(table)), (5, 4096))
+            self.assertGreaterEqual(min(table), 1)
+        text = self.succeed("inspect", self.calib)
+        self.assertIn(made["checksum"], text)
+        self.assertIn("uniform:levels=5", text)
+
+    def test_same_data_gives_the_same_file(self):
+        self.calibrate("--tokens", "30")
+        first = self.calib.read_bytes()
+        self.calibrate("--tokens", "30")
+        self.assertEqual(first, self.calib.read_bytes())
+        self.calibrate("--tokens", "31")
+        self.assertNotEqual(first, self.calib.read_bytes())
+
+    def test_damage_is_told(self):
+        self.calibrate()
+        good = self.calib.read_bytes()
+        self.calib.write_bytes(good[:-1])
+        self.refuse(4, "inspect", self.calib, says="m.calib: calibration artefact: ")
+        self.calib.write_bytes(good[:100] + bytes([good[100] ^ 1]) + good[101:])
+        self.refuse(4, "inspect", self.calib, says="checksum")
+        self.calib.write_bytes(good[:4] + b"\x09\x00" + good[6:])
+        self.refuse(3, "inspect", self.calib, says="version 9")
+
+    def test_wrong_usage(self):
+        text = self.folder / "a.txt"
+        text.write_text("Some words.")
+        output = ("-o", self.calib)
+        self.refuse(2, "calibrate", *output)
+        self.refuse(2, "calibrate", "--data", self.kv)
+        self.refuse(2, "calibrate", "--data", text, *output, says="texts in --data need --model")
+        self.refuse(2, "calibrate", "--data", self.kv, "--tokens", "1", *output, says="--tokens")
+        self.refuse(2, "calibrate", "--data", self.kv, "--frame-tokens", "0", *output)
+        self.refuse(2, "calibrate", "--data", self.kv, "--profile", "banana", *output,
+                    says="banana")
+        self.refuse(3, "calibrate", "--data", "missing.safetensors", *output,
+                    says="missing.safetensors")
+        self.refuse(3, "calibrate", "--data", "missing.jsonl", *output, says="missing.jsonl")
+        other = self.folder / "other.safetensors"
+        kv_sample.write_random(other, tokens=40, layers=1)
+        self.refuse(3, "calibrate", "--data", self.kv, other, *output, says="other.safetensors")
+        kv_sample.write_random(other, tokens=40, metadata={"kvserve.model": MODEL[::-1]})
+        self.refuse(3, "calibrate", "--data", self.kv, other, *output, says=MODEL[::-1])
+        kv_sample.write_random(self.kv, tokens=1)
+        self.refuse(3, "calibrate", "--data", self.kv, *output, says="two tokens")
+        self.assert_files("kv.safetensors", "a.txt", "other.safetensors")
