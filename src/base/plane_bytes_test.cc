@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cstring>
 #include <numeric>
+#include <vector>
 
 namespace kvserve {
 namespace {
@@ -55,6 +57,50 @@ TEST(PlaneBytes, ScatterUndoesGatherAndTouchesNothingElse) {
     for (std::byte& byte : bytes) byte ^= std::byte{0xFF};
     ScatterBytes(bytes, plane);
     EXPECT_EQ(memory, before);
+  }
+}
+
+// Shapes beyond one block of a plane whose channels are apart, in every order of strides.
+TEST(PlaneBytes, PlanesOfManyBlocksKeepEveryElement) {
+  constexpr std::uint32_t kTokens = 37;
+  constexpr std::uint32_t kHeads = 2;
+  constexpr std::uint32_t kDim = 130;
+  std::vector<std::uint32_t> memory(std::size_t{3} * kTokens * kHeads * kDim);
+  for (const auto& [token, head, dim] : {std::array{1, int{kTokens * kDim}, int{kTokens}},
+                                         std::array{int{3 * kHeads * kDim}, int{3 * kDim}, 3},
+                                         std::array{2, int{2 * kTokens}, int{4 * kTokens}}}) {
+    for (const DType dtype : {DType::kFloat16, DType::kFloat32}) {
+      const std::size_t size = DTypeBytes(dtype);
+      std::iota(memory.begin(), memory.end(), 1U);
+      const PlaneView plane{reinterpret_cast<std::byte*>(memory.data()),
+                            dtype,
+                            Device::kHost,
+                            kTokens,
+                            kHeads,
+                            kDim,
+                            token,
+                            head,
+                            dim};
+      std::vector<std::byte> bytes(plane.values() * size);
+      GatherBytes(Const(plane), bytes);
+      std::size_t at = 0;
+      for (std::uint32_t t = 0; t < kTokens; ++t) {
+        for (std::uint32_t h = 0; h < kHeads; ++h) {
+          for (std::uint32_t d = 0; d < kDim; ++d, at += size) {
+            ASSERT_EQ(std::memcmp(&bytes[at], plane.at(t, h, d), size), 0) << t << h << d;
+          }
+        }
+      }
+      const auto before = memory;
+      for (std::byte& byte : bytes) byte ^= std::byte{0xFF};
+      ScatterBytes(bytes, plane);
+      std::vector<std::byte> again(bytes.size());
+      GatherBytes(Const(plane), again);
+      EXPECT_TRUE(again == bytes);
+      for (std::byte& byte : bytes) byte ^= std::byte{0xFF};
+      ScatterBytes(bytes, plane);
+      EXPECT_TRUE(memory == before);
+    }
   }
 }
 

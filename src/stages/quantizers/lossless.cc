@@ -4,11 +4,12 @@
 // differ in scale far more than the values within one.
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
-#include <vector>
 
+#include "base/plane_bytes.h"
 #include "base/try.h"
-#include "kernels/rans/rans_table.h"
+#include "kernels/exponents/exponents.h"
 #include "pipeline/stage.h"
 
 namespace kvserve {
@@ -26,116 +27,90 @@ constexpr StageInfo kInfo = {
 constexpr std::uint8_t kPlain = 0;     // symbols as they are
 constexpr std::uint8_t kRelative = 1;  // minus a level per column, which follow as bytes
 
-constexpr std::size_t kRun = 256;  // elements handled at once, on the stack
-
-// Calls visit(first element, index, elements) for runs of at most kRun elements of one head, in
-// [token, head, dim] order.
-template <typename Byte, typename Visit>
-void ForEachRun(const BasicPlaneView<Byte>& plane, const Visit& visit) {
-  std::size_t index = 0;
-  for (std::uint32_t token = 0; token < plane.tokens; ++token) {
-    for (std::uint32_t head = 0; head < plane.heads; ++head) {
-      for (std::uint32_t d = 0; d < plane.dim; d += kRun) {
-        const std::size_t count = std::min<std::size_t>(kRun, plane.dim - d);
-        visit(plane.at(token, head, d), index, count);
-        index += count;
+// log2 of 1..2^31 in 1/65536 bit, by the first eight bits after the leading one. Integers, since
+// the choice of a form must be the same everywhere.
+class Log2 {
+ public:
+  constexpr Log2() {
+    for (std::uint64_t i = 0; i < fractions_.size(); ++i) {
+      std::uint64_t square = (256 + i) << 23;  // [2^31, 2^32)
+      for (int bit = 15; bit >= 0; --bit) {
+        square = square * square >> 31;
+        if (square >> 32 == 0) continue;
+        fractions_[i] |= 1U << bit;
+        square >>= 1;
       }
     }
   }
+  [[nodiscard]] constexpr std::uint64_t operator()(std::uint32_t value) const {
+    const int whole = std::bit_width(value) - 1;
+    const std::uint32_t mantissa = (std::uint64_t{value} << (31 - whole)) >> 23 & 0xFF;
+    return (static_cast<std::uint64_t>(whole) << 16) + fractions_[mantissa];
+  }
+
+ private:
+  std::array<std::uint32_t, 256> fractions_{};
+};
+constexpr Log2 kLog2;
+
+using Counts = std::array<std::uint32_t, 256>;
+
+// Bits of symbols with these counts under the table that fits them best, in 1/65536.
+std::uint64_t EstimatedBits(const Counts& counts, std::uint32_t total) {
+  std::uint64_t bits = total * kLog2(total);
+  for (const std::uint32_t count : counts) {
+    if (count > 0) bits -= count * kLog2(count);
+  }
+  return bits;
 }
 
-// Copies elements between a strided run and a contiguous one.
-template <typename Element, typename Byte>
-void Gather(const Byte* from, std::int64_t stride, Element* to, std::size_t count) {
-  if (stride == 1) {
-    std::memcpy(to, from, count * sizeof(Element));
-    return;
-  }
-  for (std::size_t i = 0; i < count; ++i, from += stride * std::int64_t{sizeof(Element)}) {
-    std::memcpy(to + i, from, sizeof(Element));
-  }
-}
+// At least so many symbols of a plane are looked at to choose its form, and a part of the others.
+constexpr std::size_t kLeastSample = 4096;
+constexpr std::size_t kSampledPart = 16;
 
-template <typename Element>
-void Scatter(const Element* from, std::byte* to, std::int64_t stride, std::size_t count) {
-  if (stride == 1) {
-    std::memcpy(to, from, count * sizeof(Element));
-    return;
+// Whether symbols relative to `levels` are so much shorter that the levels pay.
+bool LevelsPay(std::span<const std::uint8_t> symbols, std::span<const std::uint8_t> levels) {
+  const std::size_t columns = levels.size();
+  const std::size_t rows = symbols.size() / columns;
+  const std::size_t sample = std::max(kLeastSample, symbols.size() / kSampledPart);
+  const std::size_t step = std::max<std::size_t>(1, symbols.size() / sample);
+  Counts plain{};
+  Counts relative{};
+  std::uint32_t sampled_rows = 0;
+  for (std::size_t row = 0; row < rows; row += step, ++sampled_rows) {
+    const auto* at = &symbols[row * columns];
+    for (std::size_t c = 0; c < columns; ++c) {
+      ++plain[at[c]];
+      ++relative[static_cast<std::uint8_t>(at[c] - levels[c])];
+    }
   }
-  for (std::size_t i = 0; i < count; ++i, to += stride * std::int64_t{sizeof(Element)}) {
-    std::memcpy(to, from + i, sizeof(Element));
-  }
-}
-
-// The upper 16 bits of an element are split into symbol and remainder; for fp32 the lower 16 bits
-// lie behind all remainders.
-template <typename Element>
-void Split(const ConstPlaneView& plane, std::span<std::uint8_t> symbols,
-           std::span<std::byte> side) {
-  constexpr unsigned kLowBits = 8 * sizeof(Element) - 16;
-  ForEachRun(plane, [&](const std::byte* from, std::size_t index, std::size_t count) {
-    std::array<Element, kRun> run;
-    Gather(from, plane.dim_stride, run.data(), count);
-    std::uint8_t* to = &symbols[index];
-    std::byte* rest = &side[index];
-    for (std::size_t i = 0; i < count; ++i) {
-      const auto high = static_cast<std::uint16_t>(run[i] >> kLowBits);
-      to[i] = static_cast<std::uint8_t>(high >> 7);
-      rest[i] = static_cast<std::byte>((high >> 8 & 0x80U) | (high & 0x7FU));
-    }
-    if constexpr (kLowBits > 0) {
-      std::array<std::uint16_t, kRun> low;
-      for (std::size_t i = 0; i < count; ++i) low[i] = static_cast<std::uint16_t>(run[i]);
-      std::memcpy(&side[symbols.size() + 2 * index], low.data(), 2 * count);
-    }
-  });
-}
-
-template <typename Element>
-void Join(std::span<const std::uint8_t> symbols, std::span<const std::uint8_t> levels,
-          std::span<const std::byte> side, const PlaneView& plane) {
-  constexpr unsigned kLowBits = 8 * sizeof(Element) - 16;
-  ForEachRun(plane, [&](std::byte* to, std::size_t index, std::size_t count) {
-    const std::uint8_t* from = &symbols[index];
-    const std::byte* rest = &side[index];
-    const std::uint8_t* level = &levels[index % levels.size()];
-    std::array<Element, kRun> run;
-    for (std::size_t i = 0; i < count; ++i) {
-      const auto symbol = static_cast<std::uint8_t>(from[i] + level[i]);
-      const auto remainder = static_cast<std::uint8_t>(rest[i]);
-      run[i] = static_cast<Element>(
-          static_cast<Element>((remainder & 0x80U) << 8 | symbol << 7 | (remainder & 0x7FU))
-          << kLowBits);
-    }
-    if constexpr (kLowBits > 0) {
-      std::array<std::uint16_t, kRun> low;
-      std::memcpy(low.data(), &side[symbols.size() + 2 * index], 2 * count);
-      for (std::size_t i = 0; i < count; ++i) run[i] |= low[i];
-    }
-    Scatter(run.data(), to, plane.dim_stride, count);
-  });
+  const auto total = static_cast<std::uint32_t>(sampled_rows * columns);
+  const std::uint64_t level_bits = (std::uint64_t{columns} << 19) * sampled_rows / rows;
+  return EstimatedBits(relative, total) + level_bits < EstimatedBits(plain, total);
 }
 
 // Mean symbol of each column, rounded.
-std::vector<std::uint8_t> ColumnLevels(std::span<const std::uint8_t> symbols, std::size_t columns) {
-  std::vector<std::uint32_t> sums(columns);  // at most kMaxTokens * 255 < 2^32
-  for (std::size_t at = 0; at < symbols.size(); at += columns) {
-    for (std::size_t c = 0; c < columns; ++c) sums[c] += symbols[at + c];
-  }
-  const auto rows = static_cast<std::uint32_t>(symbols.size() / columns);
-  std::vector<std::uint8_t> levels(columns);
-  for (std::size_t c = 0; c < columns; ++c) {
+void FindLevels(std::span<const std::uint8_t> symbols, std::span<std::uint8_t> levels,
+                Arena& arena) {
+  const auto sums = arena.TakeZeroed<std::uint32_t>(levels.size());  // kMaxTokens * 255 < 2^32
+  AddByteColumns(symbols, sums);
+  const auto rows = static_cast<std::uint32_t>(symbols.size() / levels.size());
+  for (std::size_t c = 0; c < levels.size(); ++c) {
     levels[c] = static_cast<std::uint8_t>((std::uint64_t{sums[c]} + rows / 2) / rows);
   }
-  return levels;
 }
 
-// Cost of coding these symbols with a table of their own, in 1/65536 bit.
-std::uint64_t EstimatedLength(std::span<const std::uint8_t> symbols) {
-  const SymbolCounts counts = CountSymbols(symbols);
-  const auto occurring =
-      std::count_if(counts.begin(), counts.end(), [](std::uint64_t n) { return n > 0; });
-  return occurring < 2 ? 0 : CodeLength(counts, NormaliseCounts(counts));
+std::span<std::uint8_t> AsSymbols(std::span<std::byte> bytes) {
+  return {reinterpret_cast<std::uint8_t*>(bytes.data()), bytes.size()};
+}
+
+// The elements of a plane one after the other: in place, or copied to scratch memory.
+std::span<const std::byte> Elements(const ConstPlaneView& plane, Arena& arena) {
+  const std::size_t bytes = plane.values() * DTypeBytes(plane.dtype);
+  if (plane.contiguous()) return {plane.data, bytes};
+  const auto gathered = arena.Take<std::byte>(bytes);
+  GatherBytes(plane, gathered);
+  return gathered;
 }
 
 class Lossless : public Quantizer {
@@ -147,58 +122,56 @@ class Lossless : public Quantizer {
     return {};
   }
 
-  Status QuantizeNative(const PlaneContext& /*plane*/, const ConstPlaneView& values,
+  // Writes for the longer form, with levels, and closes the gap in the rare case without.
+  Status QuantizeNative(const PlaneContext& plane, const ConstPlaneView& values,
                         SymbolPlane& symbols, ByteWriter& side) const override {
     const std::size_t count = symbols.count();
-    std::vector<std::byte> rest(count * (DTypeBytes(values.dtype) - 1));
+    const std::size_t columns = symbols.columns;
+    const auto out = side.Grow(1 + columns + count * (DTypeBytes(values.dtype) - 1));
+    const auto levels = AsSymbols(out.subspan(1, columns));
+    const auto rest = out.subspan(1 + columns);
+    const auto elements = Elements(values, *plane.arena);
     if (values.dtype == DType::kFloat32) {
-      Split<std::uint32_t>(values, symbols.symbols, rest);
+      SplitExponents32(elements, symbols.symbols, rest.first(count), rest.subspan(count));
     } else {
-      Split<std::uint16_t>(values, symbols.symbols, rest);
+      SplitExponents16(elements, symbols.symbols, rest);
     }
-    WriteLevels(symbols, side);
-    side.PutBytes(rest);
+    FindLevels(symbols.symbols, levels, *plane.arena);
+    if (LevelsPay(symbols.symbols, levels)) {
+      out.front() = std::byte{kRelative};
+      SubtractByteLevels(symbols.symbols, levels);
+      return {};
+    }
+    out.front() = std::byte{kPlain};
+    std::memmove(out.data() + 1, rest.data(), rest.size());
+    side.bytes().resize(side.size() - columns);
     return {};
   }
 
-  Status DequantizeNative(const PlaneContext& /*plane*/, const SymbolPlane& symbols,
-                          ByteReader& side, const PlaneView& values) const override {
+  Status DequantizeNative(const PlaneContext& plane, const SymbolPlane& symbols, ByteReader& side,
+                          const PlaneView& values) const override {
     KVSERVE_ASSIGN(const auto form, side.Get<std::uint8_t>());
     if (form > kRelative) return MakeError(ErrorCode::kCorruptData, "unknown form of exponents");
-    std::vector<std::uint8_t> levels(symbols.columns, 0);
+    std::span<const std::uint8_t> levels;
     if (form == kRelative) {
       KVSERVE_ASSIGN(const auto bytes, side.GetBytes(symbols.columns));
-      std::memcpy(levels.data(), bytes.data(), bytes.size());
-    }
-    KVSERVE_ASSIGN(const auto rest,
-                   side.GetBytes(symbols.count() * (DTypeBytes(values.dtype) - 1)));
-    if (values.dtype == DType::kFloat32) {
-      Join<std::uint32_t>(symbols.symbols, levels, rest, values);
+      levels = {reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()};
     } else {
-      Join<std::uint16_t>(symbols.symbols, levels, rest, values);
+      levels = plane.arena->TakeZeroed<std::uint8_t>(symbols.columns);
     }
+    const std::size_t count = symbols.count();
+    const std::size_t size = DTypeBytes(values.dtype);
+    KVSERVE_ASSIGN(const auto rest, side.GetBytes(count * (size - 1)));
+    const bool in_place = values.contiguous();
+    const std::span<std::byte> elements = in_place ? std::span(values.data, count * size)
+                                                   : plane.arena->Take<std::byte>(count * size);
+    if (values.dtype == DType::kFloat32) {
+      JoinExponents32(symbols.symbols, levels, rest.first(count), rest.subspan(count), elements);
+    } else {
+      JoinExponents16(symbols.symbols, levels, rest, elements);
+    }
+    if (!in_place) ScatterBytes(elements, values);
     return {};
-  }
-
- private:
-  // Keeps whichever form is estimated to be shorter.
-  static void WriteLevels(SymbolPlane& symbols, ByteWriter& side) {
-    const std::size_t columns = symbols.columns;
-    const auto levels = ColumnLevels(symbols.symbols, columns);
-    std::vector<std::uint8_t> relative(symbols.symbols.begin(), symbols.symbols.end());
-    for (std::size_t at = 0; at < relative.size(); at += columns) {
-      for (std::size_t c = 0; c < columns; ++c) {
-        relative[at + c] = static_cast<std::uint8_t>(relative[at + c] - levels[c]);
-      }
-    }
-    const std::uint64_t level_bits = std::uint64_t{columns} << 19;
-    if (EstimatedLength(relative) + level_bits >= EstimatedLength(symbols.symbols)) {
-      side.Put(kPlain);
-      return;
-    }
-    side.Put(kRelative);
-    side.PutBytes(std::as_bytes(std::span(levels)));
-    std::copy(relative.begin(), relative.end(), symbols.symbols.begin());
   }
 };
 
