@@ -69,17 +69,20 @@ std::shared_ptr<const CalibrationArtefact> SampleArtefact(const KvGeometry& geom
                                                      Hash128(std::as_bytes(std::span(shape))));
 }
 
-Status EncodeSample(const ConstKvView& view, const Profile& profile, std::vector<std::byte>& out,
-                    std::uint32_t threads) {
+Result<FrameEncoder> MakeSampleEncoder(const Profile& profile, const KvGeometry& geometry,
+                                       std::uint32_t threads) {
   CodecOptions options;
   options.threads = threads;
   auto encoder = FrameEncoder::Create(profile, options);
-  if (!encoder && encoder.error().message.find("artefact") != std::string::npos) {
-    options.calibration = SampleArtefact(*view.geometry);
-    encoder = FrameEncoder::Create(profile, options);
-  }
-  if (!encoder) return tl::unexpected(encoder.error());
-  return encoder->Encode(view, {}, out);
+  if (encoder || encoder.error().message.find("artefact") == std::string::npos) return encoder;
+  options.calibration = SampleArtefact(geometry);
+  return FrameEncoder::Create(profile, options);
+}
+
+Status EncodeSample(const ConstKvView& view, const Profile& profile, std::vector<std::byte>& out,
+                    std::uint32_t threads) {
+  KVSERVE_ASSIGN(auto encoder, MakeSampleEncoder(profile, *view.geometry, threads));
+  return encoder.Encode(view, {}, out);
 }
 
 Result<std::size_t> DecodeSample(std::span<const std::byte> frame, KvBuffer& out,

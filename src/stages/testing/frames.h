@@ -16,6 +16,11 @@ namespace kvserve::testing {
 // the dtype and positions, which frames may change) give equal artefacts.
 [[nodiscard]] std::shared_ptr<const CalibrationArtefact> SampleArtefact(const KvGeometry& geometry);
 
+// An encoder, with SampleArtefact of the geometry if it needs one.
+[[nodiscard]] Result<FrameEncoder> MakeSampleEncoder(const Profile& profile,
+                                                     const KvGeometry& geometry,
+                                                     std::uint32_t threads = 1);
+
 // As EncodeFrame and DecodeFrame, on this many threads.
 [[nodiscard]] Status EncodeSample(const ConstKvView& view, const Profile& profile,
                                   std::vector<std::byte>& out, std::uint32_t threads = 1);
