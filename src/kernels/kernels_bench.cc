@@ -10,8 +10,10 @@
 #include <random>
 #include <vector>
 
+#include "kernels/affine/affine.h"
 #include "kernels/bitpack/bitpack.h"
 #include "kernels/convert/finite_convert.h"
+#include "kernels/exponents/exponents.h"
 #include "kernels/hadamard/hadamard.h"
 #include "kernels/minmax/minmax.h"
 #include "kernels/quantize/quantize.h"
@@ -89,6 +91,65 @@ void Hadamard(benchmark::State& state) {
   SetBytes(state, 4 * rows.size());
 }
 BENCHMARK(Hadamard)->Arg(64)->Arg(80)->Arg(128)->Arg(256)->Arg(512)->Arg(1024);
+
+void Center(benchmark::State& state) {
+  auto values = Floats();
+  const std::vector<float> mean(kColumns, 0.1F), factor(kColumns, 1.0F);
+  for (auto _ : state) {
+    CenterColumns(values, mean, factor);
+    benchmark::ClobberMemory();
+  }
+  SetBytes(state, 4 * kValues);
+}
+BENCHMARK(Center);
+
+void ColumnSums(benchmark::State& state) {
+  const auto values = Floats();
+  std::vector<double> sums(kColumns), squares(kColumns);
+  for (auto _ : state) {
+    AddColumnSums(values, sums, squares);
+    benchmark::ClobberMemory();
+  }
+  SetBytes(state, 4 * kValues);
+}
+BENCHMARK(ColumnSums);
+
+void SplitExponents(benchmark::State& state) {
+  const auto values = Floats();
+  std::vector<std::byte> elements(2 * kValues), rest(kValues);
+  std::vector<std::uint8_t> exponents(kValues);
+  benchmark::DoNotOptimize(FromFloatFinite(DType::kBFloat16, values, elements));
+  for (auto _ : state) {
+    SplitExponents16(elements, exponents, rest);
+    benchmark::ClobberMemory();
+  }
+  SetBytes(state, 2 * kValues);
+}
+BENCHMARK(SplitExponents);
+
+void JoinExponents(benchmark::State& state) {
+  std::vector<std::byte> elements(2 * kValues), rest(kValues);
+  const std::vector<std::uint8_t> exponents(kValues, 120), levels(kColumns, 3);
+  for (auto _ : state) {
+    JoinExponents16(exponents, levels, rest, elements);
+    benchmark::ClobberMemory();
+  }
+  SetBytes(state, 2 * kValues);
+}
+BENCHMARK(JoinExponents);
+
+void ByteLevels(benchmark::State& state) {
+  std::vector<std::uint8_t> exponents(kValues, 120);
+  const std::vector<std::uint8_t> levels(kColumns, 3);
+  std::vector<std::uint32_t> sums(kColumns);
+  for (auto _ : state) {
+    AddByteColumns(exponents, sums);
+    SubtractByteLevels(exponents, levels);
+    benchmark::ClobberMemory();
+  }
+  SetBytes(state, kValues);
+}
+BENCHMARK(ByteLevels);
 
 // Tiles that stay in L1 or L2, as a pipeline that works row by row sees them.
 constexpr std::size_t kTileColumns = 192;

@@ -39,7 +39,7 @@ HWY_INLINE hn::Vec<D> LoadBytes(D d, const std::byte* from) {
 }
 
 template <class D>
-HWY_INLINE void StoreBytes(D d, hn::Vec<D> v, std::byte* to) {
+HWY_INLINE void StoreBytes(D /*d*/, hn::Vec<D> v, std::byte* to) {
   const hn::Repartition<std::uint8_t, D> bytes;
   hn::StoreU(hn::BitCast(bytes, v), bytes, reinterpret_cast<std::uint8_t*>(to));
 }

@@ -33,7 +33,7 @@ HWY_INLINE hn::Vec<D> LoadBytes(D d, const Byte* from) {
   return hn::BitCast(d, hn::LoadU(hn::Repartition<Byte, D>(), from));
 }
 template <class D>
-HWY_INLINE void StoreBytes(D d, hn::Vec<D> v, Byte* to) {
+HWY_INLINE void StoreBytes(D /*d*/, hn::Vec<D> v, Byte* to) {
   const hn::Repartition<Byte, D> bytes;
   hn::StoreU(hn::BitCast(bytes, v), bytes, to);
 }

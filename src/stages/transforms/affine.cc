@@ -92,7 +92,8 @@ struct Statistics {
 Statistics Measure(std::span<const float> values, std::size_t columns, Arena& arena) {
   Statistics found{arena.TakeZeroed<double>(columns), arena.TakeZeroed<double>(columns)};
   AddColumnSums(values, found.mean, found.deviation);
-  const auto rows = static_cast<double>(values.size() / columns);
+  const std::size_t row_count = values.size() / columns;
+  const auto rows = static_cast<double>(row_count);
   double sum = 0.0;
   for (std::size_t c = 0; c < columns; ++c) {
     const double mean = found.mean[c] / rows;
