@@ -99,7 +99,8 @@ TEST(ChannelMoments, ScalesAreAlwaysPositive) {
   ASSERT_TRUE(moments.Add(ViewOf(chunk)));
   const auto statistics = moments.Statistics();
   double sum = 0;
-  for (const std::size_t c : {0, 1, 3}) sum += std::pow(statistics[0].scale[c], 2);
+  for (const std::size_t c : {std::size_t{0}, std::size_t{1}, std::size_t{3}})
+    sum += std::pow(statistics[0].scale[c], 2);
   EXPECT_NEAR(statistics[0].scale[2], std::sqrt(sum / 4) / 1024, 1e-6);
   EXPECT_EQ(statistics[0].mean[2], 7.0F);
   EXPECT_EQ(statistics[1].scale, std::vector<float>(4, 1.0F));

@@ -131,7 +131,7 @@ TEST(EntropyClusters, SymbolsThatNeverOccurHaveACode) {
 
 TEST(EntropyClusters, KeepsToTheLimitAndRepeats) {
   const auto histograms = Gaussians(6, {0.4, 0.9, 1.5, 2.2}, 10000, 64);
-  for (const std::size_t most : {1, 2, 3, 64}) {
+  for (const std::size_t most : std::vector<std::size_t>{1, 2, 3, 64}) {
     const auto classes = ClusterHistograms(histograms, most);
     ExpectValid(classes, 6, most);
     EXPECT_EQ(ClusterHistograms(histograms, most).frequencies, classes.frequencies);
