@@ -219,7 +219,8 @@ TEST(Http, ModelsHealthAndMetrics) {
         "kvserve_jct_seconds_count", "kvserve_buffers_in_use", "kvserve_queue_depth",
         "kvserve_link_bytes_per_s", "# HELP kvserve_requests_total",
         "kvserve_transfers_total{role=\"decode\",quality_class=\"lossless\"} 1",
-        "kvserve_profile_info{role=\"decode\",", "scale_sources=\"lossless:unit rans:"}) {
+        "kvserve_profile_info{role=\"decode\",",
+        "quality_class=\"lossless\",scale_sources=\"none:unit none:unit\""}) {
     EXPECT_NE(metrics.find(name), std::string::npos) << name;
   }
 }
