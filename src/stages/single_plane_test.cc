@@ -1,4 +1,4 @@
-// Models whose layers have one plane (MLA): what they take, and what is refused with a reason.
+// Case A25: models whose layers have one plane (MLA): what they take, and what is refused and why.
 #include "stages/single_plane.h"
 
 #include <gmock/gmock.h>
