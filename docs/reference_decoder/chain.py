@@ -10,10 +10,11 @@ from affine import Affine
 from byte_reader import ByteReader, Unsupported, require
 from calibration import Artefact
 from delta import Delta
+from float8 import FORMS, round_to
 from frame import CLASSES, ELEMENT_BYTES, NO_FINGERPRINT, SIDE, SYMBOLS, Frame, Stage
 from hadamard import Hadamard
 from lz4_blocks import decode_lz4
-from quantizers import LosslessQuantizer, NoneQuantizer
+from quantizers import Fp8Quantizer, LosslessQuantizer, NoneQuantizer
 from planes import Extent, Plane, Settings
 from rans import decode_rans
 from symbol_codecs import decode_bitpack, decode_none, decode_zstd
@@ -63,6 +64,9 @@ STAGES = {
                   13: Parameter(0, 1, since=2, whole=False),
                   14: Parameter(0, 1, since=2), 15: Parameter(0, 1, since=2)}, newest=2),
     0x0303: Kind("lossless", QUANTIZER, LosslessQuantizer, {}),
+    0x0304: Kind("fp8", QUANTIZER, Fp8Quantizer,
+                 {1: BOOLEAN, 2: BOOLEAN, 3: Parameter(0, 2), 4: Parameter(0, 2),
+                  5: Parameter(0, 2), 6: Parameter(0, 2)}),
     0x0401: Kind("none", CODEC, decode_none, {}),
     0x0402: Kind("bitpack", CODEC, decode_bitpack, {}),
     0x0403: Kind("rans", CODEC, decode_rans, {1: Parameter(0, 1, since=2)}, newest=2,
@@ -122,6 +126,7 @@ def _check_chain(frame: Frame,
     require(places[-2:] == [QUANTIZER, CODEC] and set(places[:-2]) <= {TRANSFORM},
             "a chain is transforms, one quantizer, one codec")
     require(len(places) == 2 or not kinds[-2].make.native, "transforms before a native quantizer")
+    require(frame.dtype != "uint8" or kinds[-2].make.native, "opaque bytes are no numbers")
     needed = any(kind.needs_artefact(values) for kind, values in zip(kinds, parameters))
     require(needed == (frame.artefact != NO_FINGERPRINT),
             "an artefact is named that no stage needs, or one is needed and none is named")
@@ -194,6 +199,8 @@ def _undo(transforms: list, plane: Plane, values: np.ndarray, side: ByteReader) 
 
 def _round(values: np.ndarray, dtype: str) -> np.ndarray:
     """float32 to the bits of dtype: to nearest, ties to even, saturating."""
+    if dtype in FORMS:
+        return round_to(values, dtype)
     if dtype == "float16":
         largest = np.finfo(np.float16).max
         return np.clip(values, -largest, largest).astype("<f2").view("<u2")

@@ -11,8 +11,10 @@ PREFIX_BYTES = 34
 CHECKSUM_AT = slice(26, 34)
 MAX_TOKENS = 2**24
 MAX_NUMBER = 2**53
-DTYPES = {1: "float16", 2: "bfloat16", 3: "float32"}
-ELEMENT_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4}
+DTYPES = {1: "float16", 2: "bfloat16", 3: "float32", 4: "float8_e4m3fn", 5: "float8_e4m3fnuz",
+          6: "float8_e5m2", 7: "float8_e5m2fnuz", 8: "uint8"}
+ELEMENT_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4, "float8_e4m3fn": 1,
+                 "float8_e4m3fnuz": 1, "float8_e5m2": 1, "float8_e5m2fnuz": 1, "uint8": 1}
 CLASSES, SIDE, SYMBOLS = 1, 2, 3
 NO_FINGERPRINT = bytes(16)
 

@@ -23,7 +23,10 @@ from chain import STAGES, decode_planes
 from frame import Frame, read_frame
 from planes import Plane
 
-SAFETENSORS_DTYPES = {"float16": "F16", "bfloat16": "BF16", "float32": "F32"}
+# The FNUZ types, which safetensors files may lack, go as bytes.
+SAFETENSORS_DTYPES = {"float16": "F16", "bfloat16": "BF16", "float32": "F32",
+                      "float8_e4m3fn": "F8_E4M3", "float8_e5m2": "F8_E5M2",
+                      "float8_e4m3fnuz": "U8", "float8_e5m2fnuz": "U8", "uint8": "U8"}
 
 
 def read_frames(data: bytes) -> list[Frame]:
