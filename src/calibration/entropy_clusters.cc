@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "kernels/histogram/histogram.h"
 #include "kernels/rans/rans_table.h"
 
 namespace kvserve {
@@ -214,7 +215,7 @@ EntropyClasses ClusterHistograms(const SymbolHistograms& histograms, std::size_t
   }
   EntropyClasses result{.alphabet = histograms.alphabet, .frequencies = {}};
   for (const RansTable& table : MostUsefulFirst(members, std::move(tables))) {
-    if (result.frequencies.size() < max_classes) result.frequencies.push_back(table.frequency);
+    if (result.frequencies.size() < max_classes) result.frequencies.push_back(table);
   }
   return result;
 }

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <random>
 
+#include "kernels/histogram/histogram.h"
 #include "kernels/rans/rans_table.h"
 
 namespace kvserve {
@@ -39,7 +40,7 @@ SymbolHistograms Gaussians(std::uint32_t alphabet, const std::vector<double>& wi
 }
 
 RansTable TableOf(const EntropyClasses& classes, std::size_t k) {
-  return {.frequency = classes.frequencies[k]};
+  return classes.frequencies[k];
 }
 
 // Bits of all planes, each with the best of the first `classes` tables.

@@ -6,7 +6,7 @@
 
 #include "base/arena.h"
 #include "base/try.h"
-#include "kernels/rans/rans_table.h"
+#include "kernels/histogram/histogram.h"
 #include "pipeline/plane_order.h"
 #include "pipeline/reference_executor.h"
 #include "pipeline/stage_lookup.h"
@@ -17,7 +17,7 @@ namespace {
 
 void AddCounts(std::span<const std::uint8_t> symbols, std::uint32_t alphabet,
                HistogramsByAlphabet& out) {
-  const SymbolCounts counts = CountSymbols(symbols);
+  const SymbolCounts counts = CountSymbols(symbols, alphabet);
   const auto used = std::span(counts).first(alphabet);
   if (std::ranges::count_if(used, [](auto count) { return count > 0; }) < 2) return;
   SymbolHistograms& histograms = out[alphabet];

@@ -15,6 +15,7 @@
 #include "kernels/convert/finite_convert.h"
 #include "kernels/exponents/exponents.h"
 #include "kernels/hadamard/hadamard.h"
+#include "kernels/histogram/histogram.h"
 #include "kernels/minmax/minmax.h"
 #include "kernels/quantize/quantize.h"
 #include "kernels/quantize/uniform_plane.h"
@@ -299,40 +300,74 @@ void Unpack(benchmark::State& state) {
 }
 BENCHMARK(Unpack)->Arg(3)->Arg(8)->Arg(16);
 
-void RansCount(benchmark::State& state) {
-  const auto symbols = Symbols(static_cast<std::uint32_t>(state.range(0)));
-  for (auto _ : state) benchmark::DoNotOptimize(NormaliseCounts(CountSymbols(symbols)));
-  SetBytes(state, kValues);
-}
-BENCHMARK(RansCount)->Arg(8)->Arg(16)->Arg(256);
-
-void RansEncoding(benchmark::State& state) {
-  const auto symbols = Symbols(static_cast<std::uint32_t>(state.range(0)));
-  const auto table = NormaliseCounts(CountSymbols(symbols));
-  const RansPart part{symbols, &table};
-  std::vector<std::byte> bytes;
+void CopySymbols(benchmark::State& state) {
+  const auto from = Symbols(16);
+  std::vector<std::uint8_t> to(kValues);
   for (auto _ : state) {
-    bytes.clear();
-    ByteWriter writer(bytes);
-    RansEncode(std::span(&part, 1), 5, writer);
+    std::memcpy(to.data(), from.data(), kValues);
+    benchmark::ClobberMemory();
   }
   SetBytes(state, kValues);
-  state.counters["ratio"] = static_cast<double>(kValues) / static_cast<double>(bytes.size());
 }
-BENCHMARK(RansEncoding)->Arg(8)->Arg(16)->Arg(256);
+BENCHMARK(CopySymbols);
 
-void RansDecoding(benchmark::State& state) {
-  auto symbols = Symbols(static_cast<std::uint32_t>(state.range(0)));
-  const auto table = NormaliseCounts(CountSymbols(symbols));
-  const RansPart part{symbols, &table};
-  std::vector<std::byte> bytes;
-  ByteWriter writer(bytes);
-  RansEncode(std::span(&part, 1), 5, writer);
-  const MutableRansPart out{symbols, &table};
-  for (auto _ : state) benchmark::DoNotOptimize(RansDecode(bytes, 5, std::span(&out, 1)));
+// Sets of symbols to code: a bell over 8 or 16 levels, 30 that occur of 256, and all of 256.
+void Alphabets(benchmark::internal::Benchmark* b) {
+  b->Arg(8)->Arg(16)->Arg(30)->Arg(256);
+}
+
+void Count(benchmark::State& state) {
+  const auto alphabet = static_cast<std::uint32_t>(state.range(0));
+  const auto symbols = Symbols(alphabet);
+  for (auto _ : state) benchmark::DoNotOptimize(CountSymbols(symbols, alphabet));
   SetBytes(state, kValues);
 }
-BENCHMARK(RansDecoding)->Arg(8)->Arg(16)->Arg(256);
+BENCHMARK(Count)->Apply(Alphabets);
+
+void Normalise(benchmark::State& state) {
+  const auto counts = CountSymbols(Symbols(static_cast<std::uint32_t>(state.range(0))));
+  for (auto _ : state) benchmark::DoNotOptimize(NormaliseCounts(counts));
+}
+BENCHMARK(Normalise)->Apply(Alphabets);
+
+// A plane as one part, with all lanes.
+struct RansSample {
+  explicit RansSample(std::uint32_t alphabet)
+      : symbols(Symbols(alphabet)),
+        table(NormaliseCounts(CountSymbols(symbols))),
+        scratch(RansScratchWords(CodeLength(CountSymbols(symbols), table), kValues,
+                                 kMaxRansLanesLog2)) {}
+  std::span<const std::byte> Encode() {
+    const RansPart part{symbols, &table};
+    return RansEncode(std::span(&part, 1), kMaxRansLanesLog2, RansLayout::kAlias, scratch);
+  }
+  std::vector<std::uint8_t> symbols;
+  RansTable table;
+  std::vector<std::uint16_t> scratch;
+};
+
+void RansEncoding(benchmark::State& state) {
+  RansSample sample(static_cast<std::uint32_t>(state.range(0)));
+  std::size_t bytes = 0;
+  for (auto _ : state) bytes = sample.Encode().size();
+  SetBytes(state, kValues);
+  state.counters["ratio"] = static_cast<double>(kValues) / static_cast<double>(bytes);
+}
+BENCHMARK(RansEncoding)->Apply(Alphabets);
+
+void RansDecoding(benchmark::State& state) {
+  RansSample sample(static_cast<std::uint32_t>(state.range(0)));
+  const auto bytes = sample.Encode();
+  std::vector<std::uint8_t> decoded(kValues);
+  const MutableRansPart out{decoded, &sample.table};
+  const auto decode = [&] {
+    return RansDecode(bytes, kMaxRansLanesLog2, RansLayout::kAlias, std::span(&out, 1));
+  };
+  if (!decode() || decoded != sample.symbols) return state.SkipWithError("wrong symbols");
+  for (auto _ : state) benchmark::DoNotOptimize(decode());
+  SetBytes(state, kValues);
+}
+BENCHMARK(RansDecoding)->Apply(Alphabets);
 
 void Lz4(benchmark::State& state) {
   const auto symbols = Symbols(static_cast<std::uint32_t>(state.range(0)));
@@ -345,7 +380,20 @@ void Lz4(benchmark::State& state) {
   SetBytes(state, kValues);
   state.counters["ratio"] = static_cast<double>(kValues) / bytes;
 }
-BENCHMARK(Lz4)->Arg(8)->Arg(16)->Arg(256);
+BENCHMARK(Lz4)->Apply(Alphabets);
+
+void Lz4Decoding(benchmark::State& state) {
+  auto symbols = Symbols(static_cast<std::uint32_t>(state.range(0)));
+  std::vector<char> packed(static_cast<std::size_t>(LZ4_compressBound(kValues)));
+  const int bytes = LZ4_compress_default(reinterpret_cast<const char*>(symbols.data()),
+                                         packed.data(), kValues, static_cast<int>(packed.size()));
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(LZ4_decompress_safe(
+        packed.data(), reinterpret_cast<char*>(symbols.data()), bytes, kValues));
+  }
+  SetBytes(state, kValues);
+}
+BENCHMARK(Lz4Decoding)->Apply(Alphabets);
 
 void Zstd1(benchmark::State& state) {
   const auto symbols = Symbols(static_cast<std::uint32_t>(state.range(0)));
@@ -355,7 +403,7 @@ void Zstd1(benchmark::State& state) {
   SetBytes(state, kValues);
   state.counters["ratio"] = static_cast<double>(kValues) / static_cast<double>(bytes);
 }
-BENCHMARK(Zstd1)->Arg(8)->Arg(16)->Arg(256);
+BENCHMARK(Zstd1)->Apply(Alphabets);
 
 void Zstd1Decoding(benchmark::State& state) {
   auto symbols = Symbols(static_cast<std::uint32_t>(state.range(0)));
@@ -367,7 +415,7 @@ void Zstd1Decoding(benchmark::State& state) {
   }
   SetBytes(state, kValues);
 }
-BENCHMARK(Zstd1Decoding)->Arg(8)->Arg(16)->Arg(256);
+BENCHMARK(Zstd1Decoding)->Apply(Alphabets);
 
 }  // namespace
 }  // namespace kvserve

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <vector>
 
 #include "base/try.h"
 
@@ -102,91 +101,122 @@ unsigned OrderAfter(std::uint32_t frequency) {
   return static_cast<unsigned>(std::bit_width(frequency));
 }
 
-// Moves frequencies by one until they sum to kRansTotal, each time where the code length of the
-// data suffers least (gains most): the change is about count / frequency.
-void FixSum(const SymbolCounts& counts, const std::vector<std::uint8_t>& present,
-            RansTable& table) {
-  std::int64_t missing = kRansTotal;
-  for (const auto s : present) missing -= table.frequency[s];
-  const std::int64_t direction = missing > 0 ? 1 : -1;
-  for (; missing != 0; missing -= direction) {
-    int best = -1;
-    for (const auto s : present) {
-      if (direction < 0 && table.frequency[s] == 1) continue;
-      if (best < 0) best = s;
-      // Compares count[s] / (2 f[s] +- 1) with the best one's, without division.
-      const auto weight = [&](int symbol) {
-        return static_cast<std::uint64_t>(2 * std::int64_t{table.frequency[symbol]} + direction);
-      };
-      const auto left = static_cast<unsigned __int128>(counts[s]) * weight(best);
-      const auto right = static_cast<unsigned __int128>(counts[best]) * weight(s);
-      if (direction > 0 ? left > right : left < right) best = s;
-    }
-    table.frequency[best] = static_cast<std::uint16_t>(table.frequency[best] + direction);
-  }
+std::uint32_t LastSymbol(const RansTable& table) {
+  std::uint32_t last = 255;
+  while (table[last] == 0) --last;
+  return last;
 }
+
+// Moves frequencies by one until they sum to kRansTotal, each time where the code length of the
+// data suffers least (gains most, the lowest symbol among equals): the change is about
+// count / (2 f +- 1). A heap, since a large alphabet of rare symbols takes many such steps.
+class SumFixer {
+ public:
+  SumFixer(std::span<const std::uint64_t> counts, RansTable& table)
+      : counts_(counts), table_(table) {
+    std::int64_t missing = kRansTotal;
+    for (std::size_t s = 0; s < counts.size(); ++s) missing -= table[s];
+    if (missing == 0) return;
+    direction_ = missing > 0 ? 1 : -1;
+    for (std::size_t s = 0; s < counts.size(); ++s) {
+      if (Movable(s)) heap_[size_++] = static_cast<std::uint8_t>(s);
+    }
+    const auto later = [this](std::uint8_t a, std::uint8_t b) { return Before(b, a); };
+    std::make_heap(heap_.begin(), heap_.begin() + size_, later);
+    for (; missing != 0; missing -= direction_) {
+      std::pop_heap(heap_.begin(), heap_.begin() + size_, later);
+      const std::uint8_t best = heap_[static_cast<std::size_t>(size_ - 1)];
+      table_[best] = static_cast<std::uint16_t>(table_[best] + direction_);
+      if (Movable(best)) {
+        std::push_heap(heap_.begin(), heap_.begin() + size_, later);
+      } else {
+        --size_;
+      }
+    }
+  }
+
+ private:
+  [[nodiscard]] bool Movable(std::size_t s) const {
+    return counts_[s] > 0 && (direction_ > 0 || table_[s] > 1);
+  }
+  // Whether `a` is to be moved rather than `b`.
+  [[nodiscard]] bool Before(std::uint8_t a, std::uint8_t b) const {
+    const auto weight = [&](std::uint8_t s) {
+      return static_cast<std::uint64_t>(2 * std::int64_t{table_[s]} + direction_);
+    };
+    const auto left = static_cast<unsigned __int128>(counts_[a]) * weight(b);
+    const auto right = static_cast<unsigned __int128>(counts_[b]) * weight(a);
+    if (left != right) return direction_ > 0 ? left > right : left < right;
+    return a < b;
+  }
+
+  std::span<const std::uint64_t> counts_;
+  RansTable& table_;
+  std::int64_t direction_ = 1;
+  std::array<std::uint8_t, 256> heap_{};
+  std::ptrdiff_t size_ = 0;
+};
 
 }  // namespace
 
-SymbolCounts CountSymbols(std::span<const std::uint8_t> symbols) {
-  // Four tables, so that runs of one symbol do not wait for their own stores.
-  std::array<std::array<std::uint32_t, 256>, 4> partial{};
-  SymbolCounts counts{};
-  constexpr std::size_t kChunk = std::size_t{1} << 30;  // partial counts cannot overflow
-  for (; !symbols.empty(); symbols = symbols.subspan(std::min(kChunk, symbols.size()))) {
-    const auto chunk = symbols.first(std::min(kChunk, symbols.size()));
-    std::size_t i = 0;
-    for (; i + 4 <= chunk.size(); i += 4) {
-      for (std::size_t j = 0; j < 4; ++j) ++partial[j][chunk[i + j]];
-    }
-    for (; i < chunk.size(); ++i) ++partial[0][chunk[i]];
-    for (auto& part : partial) {
-      for (std::size_t s = 0; s < 256; ++s) counts[s] += part[s];
-      part.fill(0);
-    }
+bool IsRansTable(const RansTable& table, std::uint32_t alphabet) {
+  std::uint32_t sum = 0;
+  std::uint32_t largest = 0;
+  for (std::uint32_t s = 0; s < table.size(); ++s) {
+    if (s >= alphabet && table[s] > 0) return false;
+    sum += table[s];
+    largest = std::max<std::uint32_t>(largest, table[s]);
   }
-  return counts;
+  return sum == kRansTotal && largest < kRansTotal;
 }
 
-RansTable NormaliseCounts(const SymbolCounts& counts) {
+RansTable NormaliseCounts(std::span<const std::uint64_t> counts) {
   std::uint64_t total = 0;
-  std::vector<std::uint8_t> present;
+  for (const std::uint64_t count : counts) total += count;
+  RansTable table{};
   for (std::size_t s = 0; s < counts.size(); ++s) {
-    total += counts[s];
-    if (counts[s] > 0) present.push_back(static_cast<std::uint8_t>(s));
-  }
-  RansTable table;
-  for (const auto s : present) {
+    if (counts[s] == 0) continue;
     const auto scaled = static_cast<std::uint64_t>(
         (static_cast<unsigned __int128>(counts[s]) * kRansTotal + total / 2) / total);
-    table.frequency[s] = static_cast<std::uint16_t>(std::max<std::uint64_t>(scaled, 1));
+    table[s] = static_cast<std::uint16_t>(std::max<std::uint64_t>(scaled, 1));
   }
-  FixSum(counts, present, table);
+  SumFixer(counts, table);
   return table;
 }
 
-std::uint64_t CodeLength(const SymbolCounts& counts, const RansTable& table) {
+std::uint64_t CodeLength(std::span<const std::uint64_t> counts, const RansTable& table) {
   const auto& log2 = Log2Table();
   std::uint64_t length = 0;
   for (std::size_t s = 0; s < counts.size(); ++s) {
     if (counts[s] == 0) continue;
-    if (table.frequency[s] == 0) return UINT64_MAX;
-    length += counts[s] * ((kRansBits << kFraction) - log2[table.frequency[s]]);
+    if (table[s] == 0) return UINT64_MAX;
+    length += counts[s] * ((kRansBits << kFraction) - log2[table[s]]);
   }
   return length;
 }
 
 void WriteRansTable(const RansTable& table, ByteWriter& out) {
-  std::uint32_t last = 255;
-  while (table.frequency[last] == 0) --last;
+  const std::uint32_t last = LastSymbol(table);
   BitSink bits(out);
   bits.Put(last, 8);
   unsigned order = 0;
   for (std::uint32_t s = 0; s < last; ++s) {  // the last one is what is left of the total
-    PutGolomb(table.frequency[s], order, bits);
-    order = OrderAfter(table.frequency[s]);
+    PutGolomb(table[s], order, bits);
+    order = OrderAfter(table[s]);
   }
   bits.Flush();
+}
+
+std::size_t RansTableBytes(const RansTable& table) {
+  const std::uint32_t last = LastSymbol(table);
+  std::size_t bits = 8;
+  unsigned order = 0;
+  for (std::uint32_t s = 0; s < last; ++s) {
+    const auto width = static_cast<unsigned>(std::bit_width(table[s] + (1U << order))) - 1;
+    bits += 2 * width - order + 1;
+    order = OrderAfter(table[s]);
+  }
+  return (bits + 7) / 8;
 }
 
 Result<RansTable> ReadRansTable(std::uint32_t alphabet, ByteReader& in) {
@@ -195,7 +225,7 @@ Result<RansTable> ReadRansTable(std::uint32_t alphabet, ByteReader& in) {
   if (last >= alphabet) {
     return MakeError(ErrorCode::kCorruptData, "a table's symbol is outside the alphabet");
   }
-  RansTable table;
+  RansTable table{};
   std::uint32_t left = kRansTotal;
   unsigned order = 0;
   for (std::uint32_t s = 0; s < last; ++s) {
@@ -203,14 +233,14 @@ Result<RansTable> ReadRansTable(std::uint32_t alphabet, ByteReader& in) {
     if (frequency >= left) {
       return MakeError(ErrorCode::kCorruptData, "a table's frequencies exceed their total");
     }
-    table.frequency[s] = static_cast<std::uint16_t>(frequency);
+    table[s] = static_cast<std::uint16_t>(frequency);
     left -= frequency;
     order = OrderAfter(frequency);
   }
   if (left == kRansTotal || !bits.padding_is_zero()) {
     return MakeError(ErrorCode::kCorruptData, "a table has one symbol or bits left over");
   }
-  table.frequency[last] = static_cast<std::uint16_t>(left);
+  table[last] = static_cast<std::uint16_t>(left);
   return table;
 }
 

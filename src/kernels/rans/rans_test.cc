@@ -7,10 +7,13 @@
 #include <random>
 #include <vector>
 
+#include "kernels/histogram/histogram.h"
 #include "kernels/isa/isa_testing.h"
 
 namespace kvserve {
 namespace {
+
+constexpr RansLayout kLayouts[] = {RansLayout::kIntervals, RansLayout::kAlias};
 
 std::vector<std::uint8_t> Gaussian(std::size_t count, double sigma, std::uint32_t alphabet,
                                    unsigned seed) {
@@ -32,16 +35,19 @@ double Entropy(std::span<const std::uint8_t> symbols) {
   return bits;
 }
 
-std::vector<std::byte> Encode(std::span<const RansPart> parts, unsigned lanes_log2) {
-  std::vector<std::byte> bytes;
-  ByteWriter writer(bytes);
-  RansEncode(parts, lanes_log2, writer);
-  return bytes;
-}
-
 struct Sample {
   std::vector<std::vector<std::uint8_t>> symbols;
   std::vector<RansTable> tables;
+
+  // Symbols must not all be equal.
+  void Add(std::vector<std::uint8_t> part) {
+    tables.push_back(NormaliseCounts(CountSymbols(part)));
+    symbols.push_back(std::move(part));
+  }
+  void Add(std::vector<std::uint8_t> part, const RansTable& table) {
+    tables.push_back(table);
+    symbols.push_back(std::move(part));
+  }
   [[nodiscard]] std::vector<RansPart> parts() const {
     std::vector<RansPart> parts;
     for (std::size_t i = 0; i < symbols.size(); ++i) parts.push_back({symbols[i], &tables[i]});
@@ -49,27 +55,30 @@ struct Sample {
   }
 };
 
-Sample MakeSample(std::initializer_list<std::size_t> counts) {
-  Sample sample;
-  unsigned seed = 1;
-  for (const auto count : counts) {
-    sample.symbols.push_back(Gaussian(count, 0.4 * seed * seed, 16U * seed, seed));
-    auto histogram = CountSymbols(sample.symbols.back());
-    histogram[0] += 1;  // at least two symbols
-    histogram[1] += 1;
-    sample.tables.push_back(NormaliseCounts(histogram));
-    ++seed;
+std::vector<std::byte> Encode(const Sample& sample, unsigned lanes_log2, RansLayout layout) {
+  const auto parts = sample.parts();
+  std::uint64_t length = 0;
+  std::uint64_t symbols = 0;
+  for (const auto& part : parts) {
+    length += CodeLength(CountSymbols(part.symbols), *part.table);
+    symbols += part.symbols.size();
   }
-  return sample;
+  // With room in front, to see that no less is needed.
+  constexpr std::uint16_t kUntouched = 0xBEEF;
+  const std::size_t needed = RansScratchWords(length, symbols, lanes_log2);
+  std::vector<std::uint16_t> scratch(64 + needed, kUntouched);
+  const auto bytes = RansEncode(parts, lanes_log2, layout, std::span(scratch).subspan(64));
+  EXPECT_EQ(std::count(scratch.begin(), scratch.begin() + 64, kUntouched), 64);
+  EXPECT_LE(bytes.size(), 2 * needed);
+  return {bytes.begin(), bytes.end()};
 }
 
-void CheckAgainstOracle(const Sample& sample, unsigned lanes_log2) {
-  const auto parts = sample.parts();
-  const auto bytes = Encode(parts, lanes_log2);
+void CheckAgainstOracle(const Sample& sample, unsigned lanes_log2, RansLayout layout) {
+  const auto bytes = Encode(sample, lanes_log2, layout);
   std::vector<std::byte> expected;
   ByteWriter writer(expected);
-  RansEncodeRef(parts, lanes_log2, writer);
-  ASSERT_EQ(bytes, expected);
+  RansEncodeRef(sample.parts(), lanes_log2, layout, writer);
+  ASSERT_EQ(bytes, expected) << lanes_log2;
   for (const auto decode : {RansDecode, RansDecodeRef}) {
     auto decoded = sample.symbols;
     std::vector<MutableRansPart> out;
@@ -77,135 +86,176 @@ void CheckAgainstOracle(const Sample& sample, unsigned lanes_log2) {
       std::fill(decoded[i].begin(), decoded[i].end(), std::uint8_t{0});
       out.push_back({decoded[i], &sample.tables[i]});
     }
-    ASSERT_TRUE(decode(bytes, lanes_log2, out));
-    ASSERT_EQ(decoded, sample.symbols);
+    const auto status = decode(bytes, lanes_log2, layout, out);
+    ASSERT_TRUE(status) << lanes_log2 << ": " << status.error().message;
+    ASSERT_EQ(decoded, sample.symbols) << lanes_log2;
   }
 }
 
-TEST(Rans, MatchesTheOracleAndRoundTripsForEveryLaneCount) {
-  const auto sample = MakeSample({1000, 0, 33, 1, 5000, 64});
+void CheckEveryWay(const Sample& sample, unsigned first_lanes_log2 = 0) {
   ForEachIsa([&] {
-    for (unsigned lanes_log2 = 0; lanes_log2 <= kMaxRansLanesLog2; ++lanes_log2) {
-      CheckAgainstOracle(sample, lanes_log2);
+    for (unsigned log2 = first_lanes_log2; log2 <= kMaxRansLanesLog2; ++log2) {
+      for (const RansLayout layout : kLayouts) CheckAgainstOracle(sample, log2, layout);
     }
   });
 }
 
-// Every frequency, the reciprocals of which have to be exact for all states.
+// Alphabets of all kinds of table in one stream, with lengths around the numbers of lanes.
+TEST(Rans, MatchesTheOracleForEveryLaneCount) {
+  Sample sample;
+  sample.Add(Gaussian(1000, 1.2, 6, 1));
+  sample.Add({}, sample.tables[0]);
+  sample.Add(Gaussian(133, 2.0, 16, 2));
+  sample.Add({1}, sample.tables[0]);
+  sample.Add(Gaussian(500, 3.0, 30, 3));
+  sample.Add(Gaussian(700, 40.0, 256, 4));
+  sample.Add(Gaussian(127, 0.7, 16, 5));
+  sample.Add(Gaussian(129, 5.0, 33, 6));
+  CheckEveryWay(sample);
+}
+
+TEST(Rans, MatchesTheOracleForShortParts) {
+  for (const std::size_t count : {2, 7, 8, 9, 15, 16, 17, 31, 63, 64, 65, 127, 128, 129, 255}) {
+    Sample sample;
+    auto symbols = Gaussian(count, 2.0, 12, static_cast<unsigned>(count));
+    symbols[0] = 0;
+    symbols[1] = 11;
+    sample.Add(symbols);
+    CheckEveryWay(sample);
+  }
+}
+
+// Alphabets with gaps: symbols that meet modulo 16 or 32, or wrap around.
+TEST(Rans, MatchesTheOracleForScatteredSymbols) {
+  const std::vector<std::vector<std::uint8_t>> alphabets = {
+      {0, 16},         {250, 255, 0, 5, 8},
+      {3, 35, 67, 99}, {1, 18, 17, 2, 200, 216, 31, 15, 77, 12},
+      {0, 255},        {7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31, 33, 35, 37, 39, 41, 200}};
+  std::mt19937 random(5);
+  for (const auto& alphabet : alphabets) {
+    std::vector<std::uint8_t> symbols(4200);
+    for (auto& symbol : symbols) {
+      symbol = alphabet[std::min<std::size_t>(random() % alphabet.size(), random() % 20)];
+    }
+    Sample sample;
+    sample.Add(symbols);
+    CheckEveryWay(sample, 3);
+  }
+}
+
+// Every number of occurring symbols around the sizes of alias tables, skewed and flat.
+TEST(Rans, MatchesTheOracleForEveryNumberOfSymbols) {
+  std::mt19937 random(9);
+  for (std::uint32_t occurring = 2; occurring <= 40; ++occurring) {
+    for (const std::uint32_t skew : {1U, 2U, 6U}) {
+      std::vector<std::uint8_t> symbols(1500);
+      for (auto& symbol : symbols) {
+        std::uint32_t s = occurring - 1;
+        for (std::uint32_t i = 0; i < skew; ++i) {
+          s = std::min(s, static_cast<std::uint32_t>(random()) % occurring);
+        }
+        symbol = static_cast<std::uint8_t>(s);
+      }
+      for (std::uint32_t s = 0; s < occurring; ++s) symbols[s] = static_cast<std::uint8_t>(s);
+      Sample sample;
+      sample.Add(symbols);
+      ForEachIsa([&] { CheckAgainstOracle(sample, kMaxRansLanesLog2, RansLayout::kAlias); });
+    }
+  }
+}
+
+// Every frequency, the quotients by which have to be exact for all states.
 TEST(Rans, MatchesTheOracleForEveryFrequency) {
   std::mt19937 random(8);
   for (std::uint32_t frequency = 1; frequency < kRansTotal; frequency += 1 + frequency / 64) {
-    Sample sample;
-    sample.tables.emplace_back();
-    sample.tables[0].frequency[3] = static_cast<std::uint16_t>(frequency);
-    sample.tables[0].frequency[250] = static_cast<std::uint16_t>(kRansTotal - frequency);
-    auto& symbols = sample.symbols.emplace_back(4096);
+    RansTable table{};
+    table[3] = static_cast<std::uint16_t>(frequency);
+    table[250] = static_cast<std::uint16_t>(kRansTotal - frequency);
+    std::vector<std::uint8_t> symbols(4096);
     for (auto& symbol : symbols) symbol = random() % 2 == 0 ? 3 : 250;
-    ForEachIsa([&] { CheckAgainstOracle(sample, kMaxRansLanesLog2); });
+    Sample sample;
+    sample.Add(symbols, table);
+    ForEachIsa([&] {
+      for (const RansLayout layout : kLayouts) CheckAgainstOracle(sample, 7, layout);
+    });
   }
+}
+
+// Long streams, whose states go through many words.
+TEST(Rans, EveryInstructionSetGivesTheSameBytes) {
+  Sample sample;
+  sample.Add(Gaussian(300000, 1.2, 8, 1));
+  sample.Add(Gaussian(200001, 2.1, 16, 2));
+  sample.Add(Gaussian(100017, 3.5, 30, 3));
+  sample.Add(Gaussian(100000, 30.0, 256, 4));
+  std::vector<std::byte> first;
+  ForEachIsa([&] {
+    const auto bytes = Encode(sample, 7, RansLayout::kAlias);
+    if (first.empty()) first = bytes;
+    ASSERT_EQ(bytes, first);
+    auto decoded = sample.symbols;
+    std::vector<MutableRansPart> out;
+    for (std::size_t i = 0; i < decoded.size(); ++i) {
+      std::fill(decoded[i].begin(), decoded[i].end(), std::uint8_t{0});
+      out.push_back({decoded[i], &sample.tables[i]});
+    }
+    ASSERT_TRUE(RansDecode(bytes, 7, RansLayout::kAlias, out));
+    ASSERT_EQ(decoded, sample.symbols);
+  });
 }
 
 TEST(Rans, CostsWithinOnePercentOfTheEntropy) {
   for (const double sigma : {0.25, 0.5, 1.0, 2.0, 10.0, 60.0}) {
-    const auto symbols = Gaussian(50000, sigma, 256, 5);
-    const auto table = NormaliseCounts(CountSymbols(symbols));
-    const RansPart part{symbols, &table};
-    auto bytes = Encode(std::span(&part, 1), 5);
+    Sample sample;
+    sample.Add(Gaussian(50000, sigma, 256, 5));
+    auto bytes = Encode(sample, 5, RansLayout::kAlias);
     ByteWriter writer(bytes);
-    WriteRansTable(table, writer);
-    const double ideal = Entropy(symbols) * static_cast<double>(symbols.size()) / 8.0;
+    WriteRansTable(sample.tables[0], writer);
+    const double ideal = Entropy(sample.symbols[0]) * 50000.0 / 8.0;
     EXPECT_LE(static_cast<double>(bytes.size()), 1.01 * ideal + 128 + 256) << sigma;
-    EXPECT_LE(static_cast<double>(CodeLength(CountSymbols(symbols), table)) / 65536.0 / 8.0,
-              1.005 * ideal)
-        << sigma;
+    const auto length = CodeLength(CountSymbols(sample.symbols[0]), sample.tables[0]);
+    EXPECT_LE(static_cast<double>(length) / 65536.0 / 8.0, 1.005 * ideal) << sigma;
   }
 }
 
-TEST(Rans, DamageIsRefusedOrDecodesToSymbolsOfTheTable) {
-  const auto sample = MakeSample({3000, 500});
-  std::mt19937 random(11);
+void CheckDamage(const Sample& sample, std::mt19937& random) {
   for (int trial = 0; trial < 3000; ++trial) {
-    const unsigned lanes_log2 = trial % 2 == 0 ? 5 : 3;
-    const auto bytes = Encode(sample.parts(), lanes_log2);
-    auto damaged = bytes;
+    const unsigned lanes_log2 = trial % 2 == 0 ? 7 : 4;
+    const RansLayout layout = kLayouts[trial / 2 % 2];
+    auto damaged = Encode(sample, lanes_log2, layout);
     if (trial % 3 == 0) {
       damaged.resize(random() % damaged.size());
     } else if (trial % 3 == 1) {
-      damaged.push_back(static_cast<std::byte>(random()));
+      damaged.resize(damaged.size() + 1 + random() % 700, static_cast<std::byte>(random()));
     } else {
       damaged[random() % damaged.size()] ^= static_cast<std::byte>(1 + random() % 255);
     }
     auto decoded = sample.symbols;
-    const std::vector<MutableRansPart> out = {{decoded[0], &sample.tables[0]},
-                                              {decoded[1], &sample.tables[1]}};
-    const auto status = RansDecode(damaged, lanes_log2, out);
+    std::vector<MutableRansPart> out;
+    for (std::size_t p = 0; p < decoded.size(); ++p) {
+      out.push_back({decoded[p], &sample.tables[p]});
+    }
+    const auto status = RansDecode(damaged, lanes_log2, layout, out);
     if (trial % 3 != 2) {
       ASSERT_FALSE(status);
-    } else if (status) {
-      for (std::size_t p = 0; p < 2; ++p) {
-        for (const auto s : decoded[p]) ASSERT_GT(sample.tables[p].frequency[s], 0);
-      }
+    }
+    if (!status) {
+      ASSERT_EQ(status.error().code, ErrorCode::kCorruptData);
+      continue;
+    }
+    for (std::size_t p = 0; p < decoded.size(); ++p) {
+      for (const auto s : decoded[p]) ASSERT_GT(sample.tables[p][s], 0);
     }
   }
 }
 
-TEST(RansTable, RandomCountsNormaliseAndRoundTrip) {
-  std::mt19937 random(2);
-  for (int trial = 0; trial < 2000; ++trial) {
-    SymbolCounts counts{};
-    const std::uint32_t alphabet = 2 + random() % 255;
-    for (std::uint32_t s = 0; s < alphabet; ++s) {
-      counts[s] = random() % 3 == 0 ? 0 : std::uint64_t{1} << (random() % 40);
-    }
-    counts[random() % alphabet] += 1;
-    counts[0] += 1;
-    counts[alphabet - 1] += 1;
-    const auto table = NormaliseCounts(counts);
-    std::uint32_t total = 0;
-    for (std::size_t s = 0; s < 256; ++s) {
-      total += table.frequency[s];
-      ASSERT_EQ(table.frequency[s] > 0, counts[s] > 0);
-    }
-    ASSERT_EQ(total, kRansTotal);
-    std::vector<std::byte> bytes;
-    ByteWriter writer(bytes);
-    WriteRansTable(table, writer);
-    ByteReader reader(bytes);
-    const auto read = ReadRansTable(alphabet, reader);
-    ASSERT_TRUE(read);
-    ASSERT_EQ(*read, table);
-    ASSERT_EQ(reader.remaining(), 0U);
-    ByteReader short_reader{std::span<const std::byte>(bytes).first(bytes.size() - 1)};
-    ASSERT_FALSE(ReadRansTable(alphabet, short_reader));
-    ByteReader again(bytes);
-    ASSERT_FALSE(ReadRansTable(alphabet - 1, again));
-  }
-}
-
-TEST(RansTable, GarbageIsRefusedOrSumsExactly) {
-  std::mt19937 random(4);
-  for (int trial = 0; trial < 20000; ++trial) {
-    std::vector<std::uint8_t> bytes(1 + random() % 60);
-    for (auto& byte : bytes) byte = static_cast<std::uint8_t>(random());
-    bytes[0] %= 20;
-    ByteReader reader(std::as_bytes(std::span(bytes)));
-    const auto table = ReadRansTable(256, reader);
-    if (!table) continue;
-    std::uint32_t total = 0;
-    for (const auto frequency : table->frequency) {
-      ASSERT_LT(frequency, kRansTotal);
-      total += frequency;
-    }
-    ASSERT_EQ(total, kRansTotal);
-  }
-}
-
-TEST(RansTable, BellOfSixteenLevelsTakesFewBytes) {
-  const auto table = NormaliseCounts(CountSymbols(Gaussian(50000, 2.0, 16, 1)));
-  std::vector<std::byte> bytes;
-  ByteWriter writer(bytes);
-  WriteRansTable(table, writer);
-  EXPECT_LE(bytes.size(), 24U);
+TEST(Rans, DamageIsRefusedOrDecodesToSymbolsOfTheTable) {
+  Sample sample;
+  sample.Add(Gaussian(3000, 2.0, 16, 1));
+  sample.Add(Gaussian(500, 3.0, 30, 2));
+  sample.Add(Gaussian(500, 20.0, 200, 3));
+  std::mt19937 random(11);
+  ForEachIsa([&] { CheckDamage(sample, random); });
 }
 
 }  // namespace

@@ -1,212 +1,401 @@
-// Entropy coding of all planes into one rANS stream. Each plane takes the cheapest of: packed
-// digits, one constant symbol, a table of its own, or a table that an earlier plane has sent.
+// Entropy coding of all planes. Plane headers say how each plane is coded; then come pieces that
+// can be decoded alone, each with packed planes and a rANS stream of its own. Version 1 was one
+// piece over all planes, without its length, and without alias tables.
 #include "kernels/rans/rans.h"
 
 #include <algorithm>
-#include <deque>
-#include <vector>
+#include <bit>
+#include <numeric>
 
 #include "base/try.h"
 #include "kernels/bitpack/bitpack.h"
+#include "kernels/rans/rans_modes.h"
 #include "pipeline/stage.h"
+#include "pipeline/symbol_pieces.h"
 
 namespace kvserve {
 namespace {
 
+constexpr std::string_view kTableChoices[] = {"frame", "calibrated"};
+constexpr std::uint8_t kTables = 1;
+
+constexpr ParameterInfo kParameters[] = {
+    {.id = kTables,
+     .name = "tables",
+     .type = ParameterType::kChoice,
+     .help = "frequency tables from the frame alone, or also from calibration",
+     .choices = kTableChoices,
+     .since = 2},
+};
+
 constexpr StageInfo kInfo = {
     .id = 0x0403,
     .name = "rans",
+    .version = 2,
     .kind = StageKind::kCodec,
     .lossless = true,
+    .parameters = kParameters,
     .summary = "interleaved range asymmetric numeral systems, a table per plane",
+    .oldest_version = 1,
 };
 
-// First byte of a plane that has symbols and more than one to choose from. From kReuse on: the
-// table that was sent that many tables ago (kReuse: the latest).
-constexpr std::uint8_t kPacked = 0;
-constexpr std::uint8_t kConstant = 1;
-constexpr std::uint8_t kNewTable = 2;
-constexpr std::uint8_t kReuse = 3;
-constexpr std::size_t kReusable = 16;
+constexpr unsigned kMaxLanesLog2OfVersion1 = 5;
 
-bool HasSymbols(const SymbolPlane& plane) {
-  return plane.count() > 0 && plane.alphabet > 1;
+// States take about 2.2 bytes per lane beyond the entropy: at most 0.6 % of a stream.
+constexpr std::uint64_t kBytesPerLane = 384;
+
+unsigned LanesLog2For(std::uint64_t code_length) {
+  const std::uint64_t lanes = (code_length >> 19) / kBytesPerLane;
+  const auto log2 = static_cast<unsigned>(std::bit_width(std::max<std::uint64_t>(lanes, 1)) - 1);
+  return std::min(log2, kMaxRansLanesLog2);
 }
 
-// Fewer lanes for small frames, whose states would weigh.
-unsigned LanesLog2For(std::uint64_t coded_symbols) {
-  if (coded_symbols >= 1U << 15) return kMaxRansLanesLog2;
-  if (coded_symbols >= 1U << 11) return 3;
-  return 0;
+std::span<const RansTable> ClassesOf(const CalibrationArtefact* artefact, std::uint32_t alphabet) {
+  const EntropyClasses* classes = artefact == nullptr ? nullptr : artefact->entropy(alphabet);
+  if (classes == nullptr) return {};
+  const auto all = std::span<const RansTable>(classes->frequencies);
+  return all.first(std::min<std::size_t>(all.size(), 256 - kRansCalibrated));
 }
 
-// Tables sent so far, and the planes' parts of the stream; a deque keeps addresses.
-struct Tables {
-  std::deque<RansTable> sent;
-  [[nodiscard]] std::size_t reusable() const { return std::min(sent.size(), kReusable); }
-  [[nodiscard]] const RansTable& ago(std::size_t n) const { return sent[sent.size() - 1 - n]; }
+bool HasChoice(const auto& plane) {
+  return plane.alphabet > 1 && std::uint64_t{plane.tokens} * plane.columns > 0;
+}
+
+// ---- encoder -----------------------------------------------------------------------------------
+
+struct EncoderPlane {
+  RansPlaneCosts costs;
+  RansMode mode;
 };
 
-// Only symbols of the alphabet have a frequency.
-bool Fits(const RansTable& table, std::uint32_t alphabet) {
-  const auto frequencies = std::span(table.frequency).subspan(alphabet);
-  return std::ranges::all_of(frequencies, [](std::uint16_t frequency) { return frequency == 0; });
-}
+// A piece before its length and bytes are written.
+struct CodedPiece {
+  SymbolCounts counts;  // of a piece of a plane that is cut
+  std::uint64_t packed_bytes;
+  std::uint64_t coded_symbols;
+  std::uint64_t code_length;
+  unsigned lanes_log2;
+  std::span<std::byte> packed;
+  std::span<std::uint16_t> scratch;
+  std::span<const std::byte> stream;
 
-// A table over the wire and back, for its size.
-std::size_t TableBytes(const RansTable& table) {
-  std::vector<std::byte> bytes;
-  ByteWriter writer(bytes);
-  WriteRansTable(table, writer);
-  return bytes.size();
-}
+  [[nodiscard]] std::size_t bytes() const {
+    return packed.size() + (coded_symbols > 0 ? 1 + stream.size() : 0);
+  }
+};
 
-class Rans : public Codec {
+// The work of one frame, in its arena.
+class FrameEncoder {
  public:
-  Status Encode(const FrameContext& /*frame*/, std::span<const SymbolPlane> planes,
-                ByteWriter& out) const override {
-    Tables tables;
-    std::vector<RansPart> parts;
-    std::vector<const SymbolPlane*> packed;
-    std::uint64_t coded = 0;
-    for (const auto& plane : planes) {
-      if (!HasSymbols(plane)) continue;
-      const RansTable* table = nullptr;
-      const std::uint8_t mode = Choose(plane, tables, table, out);
-      if (mode == kPacked) packed.push_back(&plane);
-      if (table == nullptr) continue;
-      parts.push_back({plane.symbols, table});
-      coded += plane.count();
+  FrameEncoder(const FrameContext& frame, const CalibrationArtefact* artefact,
+               std::span<const SymbolPlane> planes)
+      : frame_(frame),
+        artefact_(artefact),
+        planes_(planes),
+        pieces_(CutIntoPieces(planes, *frame.arena)),
+        plane_work_(frame.arena->Take<EncoderPlane>(planes.size())),
+        coded_(frame.arena->Take<CodedPiece>(pieces_.size())) {}
+
+  Status Run(ByteWriter& out) {
+    KVSERVE_TRY(frame_.workers->Run(
+        pieces_.size(), [&](std::size_t i, Arena& /*scratch*/) { return CountPiece(i); }));
+    KVSERVE_TRY(CountCutPlanes());
+    SentRansTables sent;
+    for (std::size_t p = 0; p < planes_.size(); ++p) {
+      if (!HasChoice(planes_[p])) continue;
+      plane_work_[p].mode = WriteRansMode(plane_work_[p].costs, Classes(p), sent, out);
     }
-    for (const auto* plane : packed) {
-      PackSymbols(plane->symbols, plane->alphabet,
-                  out.Grow(PackedBytes(plane->count(), plane->alphabet)));
+    for (std::size_t i = 0; i < pieces_.size(); ++i) PreparePiece(i);
+    KVSERVE_TRY(frame_.workers->Run(pieces_.size(), [&](std::size_t i, Arena& scratch) {
+      CodePiece(i, scratch);
+      return Status();
+    }));
+    for (const CodedPiece& piece : coded_) out.PutVarint(piece.bytes());
+    for (const CodedPiece& piece : coded_) {
+      out.PutBytes(piece.packed);
+      if (piece.coded_symbols == 0) continue;
+      out.Put(static_cast<std::uint8_t>(piece.lanes_log2));
+      out.PutBytes(piece.stream);
     }
-    if (parts.empty()) return {};
-    const unsigned lanes_log2 = LanesLog2For(coded);
-    out.Put(static_cast<std::uint8_t>(lanes_log2));
-    RansEncode(parts, lanes_log2, out);
     return {};
   }
 
-  Status Decode(const FrameContext& /*frame*/, ByteReader& in,
-                std::span<SymbolPlane> planes) const override {
-    Tables tables;
-    std::vector<MutableRansPart> parts;
-    std::vector<SymbolPlane*> packed;
-    for (auto& plane : planes) {
-      if (!HasSymbols(plane)) {
-        std::fill(plane.symbols.begin(), plane.symbols.end(), std::uint8_t{0});
+ private:
+  [[nodiscard]] std::span<const RansTable> Classes(std::size_t plane) const {
+    return ClassesOf(artefact_, planes_[plane].alphabet);
+  }
+
+  // Counts whole planes and weighs their tables; of a plane that is cut, only counts.
+  Status CountPiece(std::size_t i) {
+    Status status;
+    ForEachSegment(pieces_[i], planes_, [&](std::size_t p, std::size_t at, std::size_t count) {
+      if (!HasChoice(planes_[p]) || !status) return;
+      const auto counts = CountSymbols(planes_[p].symbols.subspan(at, count), planes_[p].alphabet);
+      if (pieces_[i].rows > 0) {
+        coded_[i].counts = counts;
+      } else {
+        status = WeighPlane(p, counts);
+      }
+    });
+    return status;
+  }
+
+  Status CountCutPlanes() {
+    for (std::size_t i = 0; i < pieces_.size();) {
+      const std::size_t plane = pieces_[i].first_plane;
+      if (pieces_[i].rows == 0 || !HasChoice(planes_[plane])) {
+        ++i;
         continue;
       }
-      KVSERVE_ASSIGN(const auto mode, in.Get<std::uint8_t>());
-      if (mode == kPacked) {
-        packed.push_back(&plane);
-      } else if (mode == kConstant) {
-        KVSERVE_TRY(FillConstant(in, plane));
-      } else {
-        KVSERVE_ASSIGN(const RansTable* table, ReadTable(mode, plane.alphabet, tables, in));
-        parts.push_back({plane.symbols, table});
+      SymbolCounts counts{};
+      for (; i < pieces_.size() && pieces_[i].first_plane == plane; ++i) {
+        for (std::size_t s = 0; s < counts.size(); ++s) counts[s] += coded_[i].counts[s];
       }
+      KVSERVE_TRY(WeighPlane(plane, counts));
     }
-    for (auto* plane : packed) {
-      KVSERVE_ASSIGN(const auto bytes, in.GetBytes(PackedBytes(plane->count(), plane->alphabet)));
-      KVSERVE_TRY(UnpackSymbols(bytes, plane->alphabet, plane->symbols));
+    return {};
+  }
+
+  Status WeighPlane(std::size_t p, const SymbolCounts& counts) {
+    const SymbolPlane& plane = planes_[p];
+    const auto inside = std::span(counts).first(plane.alphabet);
+    if (std::accumulate(inside.begin(), inside.end(), std::uint64_t{0}) != plane.count()) {
+      return MakeError(ErrorCode::kInternal, "a symbol is outside of its alphabet");
     }
-    return DecodeStream(parts, in);
+    RansPlaneCosts& costs = plane_work_[p].costs;
+    costs.counts = counts;
+    costs.alphabet = plane.alphabet;
+    WeighRansModes(Classes(p), PackedBytes(plane.count(), plane.alphabet), costs);
+    return {};
+  }
+
+  void PreparePiece(std::size_t i) {
+    CodedPiece& piece = coded_[i];
+    piece.packed_bytes = piece.coded_symbols = piece.code_length = 0;
+    piece.stream = {};
+    ForEachSegment(pieces_[i], planes_, [&](std::size_t p, std::size_t /*at*/, std::size_t count) {
+      if (!HasChoice(planes_[p])) return;
+      const RansMode& mode = plane_work_[p].mode;
+      if (mode.byte == kRansPacked) piece.packed_bytes += PackedBytes(count, planes_[p].alphabet);
+      if (mode.table == nullptr) return;
+      const SymbolCounts& counts = pieces_[i].rows > 0 ? piece.counts : plane_work_[p].costs.counts;
+      piece.coded_symbols += count;
+      piece.code_length += CodeLength(std::span(counts).first(planes_[p].alphabet), *mode.table);
+    });
+    piece.lanes_log2 = LanesLog2For(piece.code_length);
+    piece.packed = frame_.arena->Take<std::byte>(piece.packed_bytes);
+    if (piece.coded_symbols == 0) return;
+    piece.scratch = frame_.arena->Take<std::uint16_t>(
+        RansScratchWords(piece.code_length, piece.coded_symbols, piece.lanes_log2));
+  }
+
+  void CodePiece(std::size_t i, Arena& scratch) {
+    CodedPiece& piece = coded_[i];
+    const auto parts = scratch.Take<RansPart>(pieces_[i].planes);
+    std::size_t coded = 0;
+    std::size_t packed = 0;
+    ForEachSegment(pieces_[i], planes_, [&](std::size_t p, std::size_t at, std::size_t count) {
+      if (!HasChoice(planes_[p])) return;
+      const RansMode& mode = plane_work_[p].mode;
+      const std::span<const std::uint8_t> symbols = planes_[p].symbols.subspan(at, count);
+      if (mode.table != nullptr) parts[coded++] = {symbols, mode.table};
+      if (mode.byte != kRansPacked) return;
+      const std::uint32_t alphabet = planes_[p].alphabet;
+      const auto bytes = static_cast<std::size_t>(PackedBytes(count, alphabet));
+      PackSymbols(symbols, alphabet, piece.packed.subspan(packed, bytes));
+      packed += bytes;
+    });
+    if (coded == 0) return;
+    piece.stream =
+        RansEncode(parts.first(coded), piece.lanes_log2, RansLayout::kAlias, piece.scratch);
+  }
+
+  const FrameContext& frame_;
+  const CalibrationArtefact* artefact_;
+  std::span<const SymbolPlane> planes_;
+  std::span<const SymbolPiece> pieces_;
+  std::span<EncoderPlane> plane_work_;
+  std::span<CodedPiece> coded_;
+};
+
+// ---- decoder -----------------------------------------------------------------------------------
+
+struct DecoderPlane {
+  std::uint32_t tokens = 0;
+  std::uint32_t columns = 0;
+  std::uint32_t alphabet = 0;
+  RansMode mode;
+};
+
+class PieceReader final : public SymbolReader {
+ public:
+  PieceReader(std::span<const SymbolPiece> pieces, std::span<const DecoderPlane> planes,
+              std::span<const std::span<const std::byte>> bytes, bool version1)
+      : pieces_(pieces), planes_(planes), bytes_(bytes), version1_(version1) {}
+
+  [[nodiscard]] std::span<const SymbolPiece> pieces() const override { return pieces_; }
+
+  [[nodiscard]] Status Read(std::size_t piece, std::span<std::uint8_t> symbols,
+                            Arena& scratch) const override {
+    std::size_t done = 0;
+    return ReadTo(piece, scratch,
+                  [&](std::size_t /*plane*/, std::size_t /*at*/, std::size_t count) {
+                    done += count;
+                    return symbols.subspan(done - count, count);
+                  });
+  }
+
+  // place(plane, first symbol, symbols) says where they go.
+  template <typename Place>
+  [[nodiscard]] Status ReadTo(std::size_t index, Arena& scratch, const Place& place) const {
+    ByteReader in(bytes_[index]);
+    const auto parts = scratch.Take<MutableRansPart>(pieces_[index].planes);
+    std::size_t coded = 0;
+    Status status;
+    ForEachSegment(pieces_[index], planes_, [&](std::size_t p, std::size_t at, std::size_t count) {
+      if (!status) return;
+      const DecoderPlane& plane = planes_[p];
+      const std::span<std::uint8_t> symbols = place(p, at, count);
+      if (plane.mode.table != nullptr) {
+        parts[coded++] = {symbols, plane.mode.table};
+      } else {
+        status = ReadSimple(plane, symbols, in);
+      }
+    });
+    KVSERVE_TRY(std::move(status));
+    if (coded > 0) return ReadStream(parts.first(coded), in);
+    if (in.remaining() == 0) return {};
+    return MakeError(ErrorCode::kCorruptData, "bytes are left over in a piece of symbols");
+  }
+
+ private:
+  static Status ReadSimple(const DecoderPlane& plane, std::span<std::uint8_t> symbols,
+                           ByteReader& in) {
+    if (!HasChoice(plane) || plane.mode.byte == kRansConstant) {
+      std::fill(symbols.begin(), symbols.end(), plane.mode.symbol);
+      return {};
+    }
+    KVSERVE_ASSIGN(const auto bytes, in.GetBytes(PackedBytes(symbols.size(), plane.alphabet)));
+    return UnpackSymbols(bytes, plane.alphabet, symbols);
+  }
+
+  Status ReadStream(std::span<const MutableRansPart> parts, ByteReader& in) const {
+    KVSERVE_ASSIGN(const auto lanes_log2, in.Get<std::uint8_t>());
+    if (lanes_log2 > (version1_ ? kMaxLanesLog2OfVersion1 : kMaxRansLanesLog2)) {
+      return MakeError(ErrorCode::kCorruptData, "unknown number of lanes");
+    }
+    KVSERVE_ASSIGN(const auto bytes, in.GetBytes(in.remaining()));
+    const auto layout = version1_ ? RansLayout::kIntervals : RansLayout::kAlias;
+    return RansDecode(bytes, lanes_log2, layout, parts);
+  }
+
+  std::span<const SymbolPiece> pieces_;
+  std::span<const DecoderPlane> planes_;
+  std::span<const std::span<const std::byte>> bytes_;  // [piece]
+  bool version1_;
+};
+
+// Where each piece's bytes are; they end where `in` ends.
+Result<std::span<const std::span<const std::byte>>> ReadPieceBytes(std::size_t pieces, Arena& arena,
+                                                                   ByteReader& in) {
+  const auto lengths = arena.Take<std::uint64_t>(pieces);
+  for (auto& length : lengths) {
+    KVSERVE_ASSIGN(length, in.GetVarint());
+  }
+  const auto bytes = arena.Take<std::span<const std::byte>>(pieces);
+  for (std::size_t i = 0; i < pieces; ++i) {
+    if (lengths[i] > in.remaining()) {
+      return MakeError(ErrorCode::kCorruptData, "a piece of symbols exceeds its section");
+    }
+    KVSERVE_ASSIGN(bytes[i], in.GetBytes(static_cast<std::size_t>(lengths[i])));
+  }
+  if (in.remaining() > 0) {
+    return MakeError(ErrorCode::kCorruptData, "bytes are left over after the pieces of symbols");
+  }
+  return bytes;
+}
+
+// ---- stage -------------------------------------------------------------------------------------
+
+class Rans : public Codec {
+ public:
+  explicit Rans(const Settings& settings)
+      : version1_(settings.version() == 1), calibrated_(settings.integer(kTables) == 1) {}
+
+  Status Encode(const FrameContext& frame, std::span<const SymbolPlane> planes,
+                ByteWriter& out) const override {
+    if (version1_) return MakeError(ErrorCode::kUnsupported, "rans version 1 is only decoded");
+    return FrameEncoder(frame, artefact(frame), planes).Run(out);
+  }
+
+  Status Decode(const FrameContext& frame, ByteReader& in,
+                std::span<SymbolPlane> planes) const override {
+    KVSERVE_ASSIGN(const PieceReader* reader, OpenPieces(frame, in, planes));
+    return frame.workers->Run(reader->pieces().size(), [&](std::size_t i, Arena& scratch) {
+      return reader->ReadTo(i, scratch, [&](std::size_t p, std::size_t at, std::size_t count) {
+        return planes[p].symbols.subspan(at, count);
+      });
+    });
+  }
+
+  [[nodiscard]] Result<const SymbolReader*> Open(
+      const FrameContext& frame, ByteReader& in,
+      std::span<const SymbolPlane> planes) const override {
+    KVSERVE_ASSIGN(const PieceReader* reader, OpenPieces(frame, in, planes));
+    return reader;
   }
 
   [[nodiscard]] std::uint64_t MaxEncodedBytes(std::span<const SymbolPlane> planes) const override {
     // A coded plane is estimated to be smaller than packed; 0.1 bit per symbol covers the estimate.
-    std::uint64_t bytes = 1 + (std::uint64_t{4} << kMaxRansLanesLog2);
+    constexpr std::uint64_t kPerPiece = 10 + 8 + 1 + (std::uint64_t{4} << kMaxRansLanesLog2);
+    std::uint64_t bytes = kPerPiece * CountPieces(planes);
     for (const auto& plane : planes) {
       bytes += 2 + PackedBytes(plane.count(), plane.alphabet) + plane.count() / 80;
     }
     return bytes;
   }
 
+  [[nodiscard]] bool needs_artefact() const override { return calibrated_; }
+
  private:
-  // Writes the plane's mode and what belongs to it; sets `table` when the plane goes to the stream.
-  static std::uint8_t Choose(const SymbolPlane& plane, Tables& tables, const RansTable*& table,
-                             ByteWriter& out) {
-    const SymbolCounts counts = CountSymbols(plane.symbols);
-    const auto occurring =
-        std::count_if(counts.begin(), counts.end(), [](std::uint64_t count) { return count > 0; });
-    if (occurring == 1) {
-      out.Put(kConstant);
-      out.Put(plane.symbols.front());
-      return kConstant;
-    }
-    std::uint8_t mode = kPacked;
-    std::uint64_t cost = PackedBytes(plane.count(), plane.alphabet) << 19;  // 1/65536 bit
-    const RansTable fresh = NormaliseCounts(counts);
-    const std::uint64_t fresh_cost =
-        CodeLength(counts, fresh) + (static_cast<std::uint64_t>(TableBytes(fresh)) << 19);
-    if (fresh_cost < cost) {
-      mode = kNewTable;
-      cost = fresh_cost;
-    }
-    for (std::size_t ago = 0; ago < tables.reusable(); ++ago) {
-      if (!Fits(tables.ago(ago), plane.alphabet)) continue;  // a decoder refuses it
-      const std::uint64_t reused_cost = CodeLength(counts, tables.ago(ago));
-      if (reused_cost >= cost) continue;
-      mode = static_cast<std::uint8_t>(kReuse + ago);
-      cost = reused_cost;
-    }
-    out.Put(mode);
-    if (mode >= kReuse) table = &tables.ago(mode - kReuse);
-    if (mode == kNewTable) {
-      WriteRansTable(fresh, out);
-      table = &tables.sent.emplace_back(fresh);
-    }
-    return mode;
+  [[nodiscard]] const CalibrationArtefact* artefact(const FrameContext& frame) const {
+    return calibrated_ ? frame.artefact : nullptr;
   }
 
-  static Status FillConstant(ByteReader& in, SymbolPlane& plane) {
-    KVSERVE_ASSIGN(const auto symbol, in.Get<std::uint8_t>());
-    if (symbol >= plane.alphabet) {
-      return MakeError(ErrorCode::kCorruptData, "constant symbol " + std::to_string(symbol) +
-                                                    " in an alphabet of " +
-                                                    std::to_string(plane.alphabet));
+  Result<const PieceReader*> OpenPieces(const FrameContext& frame, ByteReader& in,
+                                        std::span<const SymbolPlane> planes) const {
+    Arena& arena = *frame.arena;
+    const auto headers = arena.Take<DecoderPlane>(planes.size());
+    SentRansTables sent;
+    for (std::size_t p = 0; p < planes.size(); ++p) {
+      const SymbolPlane& plane = planes[p];
+      headers[p] = {plane.tokens, plane.columns, plane.alphabet, {}};
+      if (!HasChoice(plane)) continue;
+      const auto classes = ClassesOf(artefact(frame), plane.alphabet);
+      KVSERVE_ASSIGN(headers[p].mode, ReadRansMode(plane.alphabet, classes, sent, arena, in));
     }
-    std::fill(plane.symbols.begin(), plane.symbols.end(), symbol);
-    return {};
+    if (version1_) {
+      const auto bytes = arena.Take<std::span<const std::byte>>(1);
+      KVSERVE_ASSIGN(bytes[0], in.GetBytes(in.remaining()));
+      const auto whole = arena.Take<SymbolPiece>(1);
+      whole[0] = {0, planes.size(), 0, 0};
+      return arena.New<PieceReader>(whole, headers, bytes, true);
+    }
+    const auto pieces = CutIntoPieces(planes, arena);
+    KVSERVE_ASSIGN(const auto bytes, ReadPieceBytes(pieces.size(), arena, in));
+    return arena.New<PieceReader>(pieces, headers, bytes, false);
   }
 
-  static Result<const RansTable*> ReadTable(std::uint8_t mode, std::uint32_t alphabet,
-                                            Tables& tables, ByteReader& in) {
-    if (mode == kNewTable) {
-      KVSERVE_ASSIGN(const RansTable table, ReadRansTable(alphabet, in));
-      return &tables.sent.emplace_back(table);
-    }
-    const std::size_t ago = mode - kReuse;
-    if (ago >= tables.reusable()) {
-      return MakeError(ErrorCode::kCorruptData, "a plane names a table that was not sent");
-    }
-    const RansTable& table = tables.ago(ago);
-    if (!Fits(table, alphabet)) {
-      return MakeError(ErrorCode::kCorruptData, "a reused table exceeds the plane's alphabet");
-    }
-    return &table;
-  }
-
-  static Status DecodeStream(std::span<const MutableRansPart> parts, ByteReader& in) {
-    if (parts.empty()) return {};
-    KVSERVE_ASSIGN(const auto lanes_log2, in.Get<std::uint8_t>());
-    if (lanes_log2 > kMaxRansLanesLog2) {
-      return MakeError(ErrorCode::kCorruptData, "unknown number of lanes");
-    }
-    KVSERVE_ASSIGN(const auto bytes, in.GetBytes(in.remaining()));
-    return RansDecode(bytes, lanes_log2, parts);
-  }
+  bool version1_;
+  bool calibrated_;
 };
 
 }  // namespace
 
 const StageEntry& RansStage() {
   static const StageEntry entry = {
-      .info = &kInfo, .make_codec = [](const Settings&) -> Result<std::unique_ptr<Codec>> {
-        return std::make_unique<Rans>();
+      .info = &kInfo, .make_codec = [](const Settings& settings) -> Result<std::unique_ptr<Codec>> {
+        return std::make_unique<Rans>(settings);
       }};
   return entry;
 }

@@ -6,7 +6,11 @@
 #include <random>
 #include <vector>
 
+#include "base/arena.h"
+#include "base/workers.h"
+#include "kernels/histogram/histogram.h"
 #include "kernels/rans/rans_table.h"
+#include "pipeline/settings.h"
 #include "pipeline/stage.h"
 
 namespace kvserve {
@@ -31,20 +35,39 @@ struct Planes {
   }
 };
 
-std::unique_ptr<Codec> MakeRans() {
-  return RansStage().make_codec(Settings()).value();
+std::unique_ptr<Codec> MakeRans(std::string_view tables = "frame") {
+  const StageInfo& info = *RansStage().info;
+  auto values = DefaultValues(info);
+  values[0].value = ParseValue(info.parameters[0], tables).value();
+  return RansStage().make_codec(CheckedSettings(info, values, ErrorCode::kInternal).value()).value();
 }
 
-std::vector<std::byte> Encode(const Planes& planes) {
+// What an executor gives a codec.
+struct Frame {
+  explicit Frame(unsigned threads = 1, const CalibrationArtefact* artefact = nullptr)
+      : workers(threads) {
+    context.arena = &arena;
+    context.workers = &workers;
+    context.artefact = artefact;
+  }
+  Arena arena;
+  Workers workers;
+  FrameContext context;
+};
+
+std::vector<std::byte> Encode(const Planes& planes, unsigned threads = 1) {
+  Frame frame(threads);
   std::vector<std::byte> bytes;
   ByteWriter writer(bytes);
-  EXPECT_TRUE(MakeRans()->Encode({}, planes.planes, writer));
+  EXPECT_TRUE(MakeRans()->Encode(frame.context, planes.planes, writer));
+  EXPECT_LE(bytes.size(), MakeRans()->MaxEncodedBytes(planes.planes));
   return bytes;
 }
 
-Status Decode(std::span<const std::byte> bytes, Planes& planes) {
+Status Decode(std::span<const std::byte> bytes, Planes& planes, unsigned threads = 1) {
+  Frame frame(threads);
   ByteReader reader(bytes);
-  return MakeRans()->Decode({}, reader, planes.planes);
+  return MakeRans()->Decode(frame.context, reader, planes.planes);
 }
 
 std::vector<std::uint8_t> Bell(std::size_t count, std::uint32_t alphabet, double sigma,
@@ -122,7 +145,7 @@ TEST(Rans, ConstantAndEmptyPlanesCostNothingPerSymbol) {
   planes.Add(100, 16, std::vector<std::uint8_t>(100000, 7));
   planes.Add(100, 1, std::vector<std::uint8_t>(100000, 0));
   planes.Add(100, 16, {});
-  EXPECT_EQ(Encode(planes).size(), 2U);
+  EXPECT_EQ(Encode(planes).size(), 2U + 1U);  // one piece without bytes
 }
 
 TEST(Rans, FlatPlanesArePacked) {
@@ -131,7 +154,7 @@ TEST(Rans, FlatPlanesArePacked) {
   std::vector<std::uint8_t> symbols(9600);
   for (auto& symbol : symbols) symbol = static_cast<std::uint8_t>(random() % 16);
   planes.Add(96, 16, symbols);
-  EXPECT_EQ(Encode(planes).size(), 1U + 4800U);
+  EXPECT_EQ(Encode(planes).size(), 1U + 2U + 4800U);
 }
 
 TEST(Rans, DamagedStreamsNeverGiveSymbolsOutsideTheAlphabet) {
