@@ -10,7 +10,7 @@
 
 namespace kvserve {
 
-inline constexpr std::size_t kPieceSymbols = std::size_t{1} << 18;
+inline constexpr std::size_t kPieceSymbols = std::size_t{1} << 19;
 
 // Consecutive planes are merged while they have at most kPieceSymbols together. A plane of more is
 // cut by rows into the fewest pieces of about that size: ceil(tokens / n) rows each, the last one

@@ -47,7 +47,7 @@ void ExpectCovered(const std::vector<SymbolPlane>& planes) {
 
 TEST(SymbolPieces, PlanesAreMergedUpToTheLimit) {
   Arena arena;
-  const auto planes = Planes({{128, 192}, {128, 192}, {128, 1900}, {0, 192}, {128, 192}});
+  const auto planes = Planes({{128, 192}, {128, 192}, {256, 1900}, {0, 192}, {256, 192}});
   const auto pieces = CutIntoPieces(planes, arena);
   ASSERT_EQ(pieces.size(), 3U);
   EXPECT_EQ(pieces[0].planes, 2U);
@@ -58,13 +58,13 @@ TEST(SymbolPieces, PlanesAreMergedUpToTheLimit) {
 
 TEST(SymbolPieces, LargePlanesAreCutByRows) {
   Arena arena;
-  const auto planes = Planes({{16, 16}, {1025, 1024}, {256, 1024}});
+  const auto planes = Planes({{16, 16}, {2049, 1024}, {512, 1024}});
   const auto pieces = CutIntoPieces(planes, arena);
   ASSERT_EQ(pieces.size(), 7U);
   EXPECT_EQ(pieces[1].first_row, 0U);
-  EXPECT_EQ(pieces[1].rows, 205U);
-  EXPECT_EQ(pieces[5].first_row, 820U);
-  EXPECT_EQ(pieces[5].rows, 205U);
+  EXPECT_EQ(pieces[1].rows, 410U);
+  EXPECT_EQ(pieces[5].first_row, 1640U);
+  EXPECT_EQ(pieces[5].rows, 409U);
   EXPECT_EQ(pieces[6].first_plane, 2U);
 }
 

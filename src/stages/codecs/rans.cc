@@ -41,8 +41,8 @@ constexpr StageInfo kInfo = {
 
 constexpr unsigned kMaxLanesLog2OfVersion1 = 5;
 
-// States take about 2.2 bytes per lane beyond the entropy: at most 0.6 % of a stream.
-constexpr std::uint64_t kBytesPerLane = 384;
+// A state takes 4 bytes, of which about 3 are beyond the entropy: at most 0.6 % of a stream.
+constexpr std::uint64_t kBytesPerLane = 512;
 
 unsigned LanesLog2For(std::uint64_t code_length) {
   const std::uint64_t lanes = (code_length >> 19) / kBytesPerLane;
