@@ -374,7 +374,7 @@ class Rans : public Codec {
       const auto classes = ClassesOf(artefact(frame), plane.alphabet);
       KVSERVE_ASSIGN(headers[p].mode, ReadRansMode(plane.alphabet, classes, sent, arena, in));
     }
-    if (version1_) {
+    if (version1_ && !planes.empty()) {
       const auto bytes = arena.Take<std::span<const std::byte>>(1);
       KVSERVE_ASSIGN(bytes[0], in.GetBytes(in.remaining()));
       const auto whole = arena.Take<SymbolPiece>(1);

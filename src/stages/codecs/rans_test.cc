@@ -39,7 +39,9 @@ std::unique_ptr<Codec> MakeRans(std::string_view tables = "frame") {
   const StageInfo& info = *RansStage().info;
   auto values = DefaultValues(info);
   values[0].value = ParseValue(info.parameters[0], tables).value();
-  return RansStage().make_codec(CheckedSettings(info, values, ErrorCode::kInternal).value()).value();
+  return RansStage()
+      .make_codec(CheckedSettings(info, values, ErrorCode::kInternal).value())
+      .value();
 }
 
 // What an executor gives a codec.
