@@ -55,6 +55,9 @@ constexpr GoldenCase kCases[] = {
     {"delta-layers-plain-bf16", "plain", kBf16, "delta:axis=layer|uniform:levels=8|rans"},
     {"delta-layers-window-f16", "window", kF16,
      "affine|delta:axis=layer|hadamard|uniform:levels=16,raw_first=0|rans"},
+    {"rans-wide-plain-f16", "plain", kF16, "uniform:k_levels=30,v_levels=200|rans"},
+    {"rans-calibrated-plain-bf16", "plain", kBf16,
+     "hadamard|uniform:k_levels=16,v_levels=8|rans:tables=calibrated", false, true},
 };
 
 }  // namespace

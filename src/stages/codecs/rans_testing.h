@@ -1,0 +1,104 @@
+// Test glue for the codec rans: planes with their own storage, a frame's context, samples.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <random>
+#include <string_view>
+#include <vector>
+
+#include "base/arena.h"
+#include "base/workers.h"
+#include "kernels/histogram/histogram.h"
+#include "pipeline/settings.h"
+#include "pipeline/stage.h"
+
+namespace kvserve {
+
+const StageEntry& RansStage();
+
+namespace testing {
+
+struct Planes {
+  std::vector<std::vector<std::uint8_t>> storage;
+  std::vector<SymbolPlane> planes;
+
+  void Add(std::uint32_t columns, std::uint32_t alphabet, std::vector<std::uint8_t> symbols) {
+    SymbolPlane plane;
+    plane.layer = static_cast<std::uint32_t>(planes.size());
+    plane.tokens = static_cast<std::uint32_t>(symbols.size() / columns);
+    plane.columns = columns;
+    plane.alphabet = alphabet;
+    storage.push_back(std::move(symbols));
+    planes.push_back(plane);
+    for (std::size_t i = 0; i < planes.size(); ++i) planes[i].symbols = storage[i];
+  }
+};
+
+inline std::unique_ptr<Codec> MakeRans(std::string_view tables = "frame", int version = 2) {
+  const StageInfo& info = *RansStage().info;
+  auto values = DefaultValues(info);
+  values[0].value = ParseValue(info.parameters[0], tables).value();
+  if (version == 1) values.clear();
+  return RansStage()
+      .make_codec(
+          CheckedSettings(info, static_cast<std::uint8_t>(version), values, ErrorCode::kInternal)
+              .value())
+      .value();
+}
+
+// What an executor gives a codec.
+struct Frame {
+  explicit Frame(unsigned threads = 1, const CalibrationArtefact* artefact = nullptr)
+      : workers(threads) {
+    context.arena = &arena;
+    context.workers = &workers;
+    context.artefact = artefact;
+  }
+  Arena arena;
+  Workers workers;
+  FrameContext context;
+};
+
+inline std::vector<std::byte> Encode(const Planes& planes, unsigned threads = 1) {
+  Frame frame(threads);
+  std::vector<std::byte> bytes;
+  ByteWriter writer(bytes);
+  EXPECT_TRUE(MakeRans()->Encode(frame.context, planes.planes, writer));
+  EXPECT_LE(bytes.size(), MakeRans()->MaxEncodedBytes(planes.planes));
+  return bytes;
+}
+
+inline Status Decode(std::span<const std::byte> bytes, Planes& planes, unsigned threads = 1) {
+  Frame frame(threads);
+  ByteReader reader(bytes);
+  return MakeRans()->Decode(frame.context, reader, planes.planes);
+}
+
+inline std::vector<std::uint8_t> Bell(std::size_t count, std::uint32_t alphabet, double sigma,
+                                      unsigned seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<double> normal(0.5 * (alphabet - 1), sigma);
+  std::vector<std::uint8_t> symbols(count);
+  for (auto& symbol : symbols) {
+    symbol = static_cast<std::uint8_t>(std::clamp(std::round(normal(random)), 0.0, alphabet - 1.0));
+  }
+  return symbols;
+}
+
+inline double EntropyBytes(const std::vector<std::uint8_t>& symbols) {
+  double bits = 0.0;
+  for (const auto count : CountSymbols(symbols)) {
+    if (count > 0) {
+      bits -= static_cast<double>(count) *
+              std::log2(static_cast<double>(count) / static_cast<double>(symbols.size()));
+    }
+  }
+  return bits / 8.0;
+}
+
+}  // namespace testing
+}  // namespace kvserve
