@@ -9,18 +9,39 @@
 
 #include "kernels/rans/rans.h"
 #include "kernels/rans/rans_modes.h"
-#include "stages/codecs/rans_testing.h"
+#include "pipeline/settings.h"
+#include "pipeline/testing/symbol_planes.h"
 
 namespace kvserve {
+
+const StageEntry& RansStage();
+
 namespace {
 
 using testing::Bell;
-using testing::Decode;
-using testing::Encode;
 using testing::EntropyBytes;
 using testing::Frame;
-using testing::MakeRans;
 using testing::Planes;
+
+std::unique_ptr<Codec> MakeRans(std::string_view tables = "frame", int version = 2) {
+  const StageInfo& info = *RansStage().info;
+  auto values = DefaultValues(info);
+  values[0].value = ParseValue(info.parameters[0], tables).value();
+  if (version == 1) values.clear();
+  return RansStage()
+      .make_codec(
+          CheckedSettings(info, static_cast<std::uint8_t>(version), values, ErrorCode::kInternal)
+              .value())
+      .value();
+}
+
+std::vector<std::byte> Encode(const Planes& planes, unsigned threads = 1) {
+  return testing::EncodeSymbols(*MakeRans(), planes, threads);
+}
+
+Status Decode(std::span<const std::byte> bytes, Planes& planes, unsigned threads = 1) {
+  return testing::DecodeSymbols(*MakeRans(), bytes, planes, threads);
+}
 
 // K and V of some layers, after a uniform quantizer over +-3.8 sigma; spreads differ by layer.
 struct Shape {

@@ -5,16 +5,33 @@
 #include <random>
 #include <vector>
 
-#include "stages/codecs/rans_testing.h"
+#include "pipeline/settings.h"
+#include "pipeline/testing/symbol_planes.h"
 
 namespace kvserve {
+
+const StageEntry& RansStage();
+
 namespace {
 
 using testing::Bell;
-using testing::Decode;
-using testing::Encode;
 using testing::EntropyBytes;
 using testing::Planes;
+
+std::unique_ptr<Codec> MakeRans() {
+  const StageInfo& info = *RansStage().info;
+  return RansStage()
+      .make_codec(CheckedSettings(info, DefaultValues(info), ErrorCode::kInternal).value())
+      .value();
+}
+
+std::vector<std::byte> Encode(const Planes& planes, unsigned threads = 1) {
+  return testing::EncodeSymbols(*MakeRans(), planes, threads);
+}
+
+Status Decode(std::span<const std::byte> bytes, Planes& planes, unsigned threads = 1) {
+  return testing::DecodeSymbols(*MakeRans(), bytes, planes, threads);
+}
 
 TEST(Rans, LargePlanesCostTheirEntropyPlusOnePercent) {
   Planes planes;

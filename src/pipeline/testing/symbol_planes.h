@@ -1,26 +1,20 @@
-// Test glue for the codec rans: planes with their own storage, a frame's context, samples.
+// Test glue for codecs: planes with their own storage, a frame's context, samples and their
+// entropy.
 #pragma once
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
-#include <memory>
 #include <random>
-#include <string_view>
 #include <vector>
 
 #include "base/arena.h"
 #include "base/workers.h"
 #include "kernels/histogram/histogram.h"
-#include "pipeline/settings.h"
 #include "pipeline/stage.h"
 
-namespace kvserve {
-
-const StageEntry& RansStage();
-
-namespace testing {
+namespace kvserve::testing {
 
 struct Planes {
   std::vector<std::vector<std::uint8_t>> storage;
@@ -38,18 +32,6 @@ struct Planes {
   }
 };
 
-inline std::unique_ptr<Codec> MakeRans(std::string_view tables = "frame", int version = 2) {
-  const StageInfo& info = *RansStage().info;
-  auto values = DefaultValues(info);
-  values[0].value = ParseValue(info.parameters[0], tables).value();
-  if (version == 1) values.clear();
-  return RansStage()
-      .make_codec(
-          CheckedSettings(info, static_cast<std::uint8_t>(version), values, ErrorCode::kInternal)
-              .value())
-      .value();
-}
-
 // What an executor gives a codec.
 struct Frame {
   explicit Frame(unsigned threads = 1, const CalibrationArtefact* artefact = nullptr)
@@ -63,19 +45,21 @@ struct Frame {
   FrameContext context;
 };
 
-inline std::vector<std::byte> Encode(const Planes& planes, unsigned threads = 1) {
+inline std::vector<std::byte> EncodeSymbols(const Codec& codec, const Planes& planes,
+                                            unsigned threads = 1) {
   Frame frame(threads);
   std::vector<std::byte> bytes;
   ByteWriter writer(bytes);
-  EXPECT_TRUE(MakeRans()->Encode(frame.context, planes.planes, writer));
-  EXPECT_LE(bytes.size(), MakeRans()->MaxEncodedBytes(planes.planes));
+  EXPECT_TRUE(codec.Encode(frame.context, planes.planes, writer));
+  EXPECT_LE(bytes.size(), codec.MaxEncodedBytes(planes.planes));
   return bytes;
 }
 
-inline Status Decode(std::span<const std::byte> bytes, Planes& planes, unsigned threads = 1) {
+inline Status DecodeSymbols(const Codec& codec, std::span<const std::byte> bytes, Planes& planes,
+                            unsigned threads = 1) {
   Frame frame(threads);
   ByteReader reader(bytes);
-  return MakeRans()->Decode(frame.context, reader, planes.planes);
+  return codec.Decode(frame.context, reader, planes.planes);
 }
 
 inline std::vector<std::uint8_t> Bell(std::size_t count, std::uint32_t alphabet, double sigma,
@@ -100,5 +84,4 @@ inline double EntropyBytes(const std::vector<std::uint8_t>& symbols) {
   return bits / 8.0;
 }
 
-}  // namespace testing
-}  // namespace kvserve
+}  // namespace kvserve::testing
