@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/hash.h"
+#include "frame/frame.h"
 #include "sealed_frame.h"
 #include "stage_seeds.h"
 #include "stages/registry.h"
@@ -24,6 +25,7 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kLargestSeed = 4096;
 constexpr std::size_t kLargestDamaged = 1500;
+constexpr std::uint64_t kLargestRaw = 1U << 17;
 
 Bytes Read(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
@@ -144,6 +146,7 @@ int main(int argc, char** argv) {
       return 1;
     }
     const std::string name = entry.path().stem().string();
+    if (kvserve::RawBytes(kvserve::ReadFrame(frame)->header) > kLargestRaw) continue;  // too slow
     if (frame.size() <= kLargestDamaged) WriteSeeds(frames, name, frame);
     WriteSeeds(stages, name, unsealed);
   }

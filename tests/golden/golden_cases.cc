@@ -58,6 +58,8 @@ constexpr GoldenCase kCases[] = {
     {"rans-wide-plain-f16", "plain", kF16, "uniform:k_levels=30,v_levels=200|rans"},
     {"rans-calibrated-plain-bf16", "plain", kBf16,
      "hadamard|uniform:k_levels=16,v_levels=8|rans:tables=calibrated", false, true},
+    {"cut-rans-f16", "cut", kF16, "uniform:levels=4,axis=tensor,raw_first=0|rans"},
+    {"cut-lz4-f16", "cut", kF16, "uniform:levels=4,axis=tensor,raw_first=0|lz4", true},
 };
 
 }  // namespace

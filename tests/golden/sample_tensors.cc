@@ -29,6 +29,7 @@ struct Shape {
   TokenRange tokens;
   std::uint32_t prompt_tokens = 0;
   std::vector<std::uint32_t> chosen;  // layers of the chunk; empty: all
+  std::uint32_t every = 1;            // tokens that are not zero
 };
 
 Result<Shape> ShapeNamed(std::string_view name) {
@@ -43,6 +44,9 @@ Result<Shape> ShapeNamed(std::string_view name) {
   if (name == "uneven") return Shape{{5, Layer(1, 192, 128)}, {256, 263}, 1000, {2, 3}};
   if (name == "token") return Shape{{Layer(1, 8, 8)}, {0, 1}, 2, {}};
   if (name == "long") return Shape{{Layer(1, 16, 16)}, {0, 300}, 300, {}};
+  if (name == "cut") {
+    return Shape{{Layer(1, 32, 0, 0, RopeStyle::kNone)}, {0, 17000}, 17000, {}, 512};
+  }
   return MakeError(ErrorCode::kInvalidArgument, "no shape " + std::string(name));
 }
 
@@ -76,11 +80,13 @@ void Store(float value, DType dtype, std::byte* to) {
   std::memcpy(to, &bits, sizeof(bits));
 }
 
-void Fill(const PlaneView& plane, std::uint64_t seed) {
+void Fill(const PlaneView& plane, std::uint64_t seed, std::uint32_t every) {
   for (std::uint32_t token = 0; token < plane.tokens; ++token) {
+    const bool zero = token % every != 0;
     for (std::uint32_t head = 0; head < plane.heads; ++head) {
       for (std::uint32_t d = 0; d < plane.dim; ++d) {
-        Store(Value(seed, token, head * plane.dim + d), plane.dtype, plane.at(token, head, d));
+        Store(zero ? 0.0F : Value(seed, token, head * plane.dim + d), plane.dtype,
+              plane.at(token, head, d));
       }
     }
   }
@@ -122,8 +128,8 @@ Result<SampleChunk> MakeSampleChunk(std::string_view name, DType dtype) {
   }
   KVSERVE_TRY(chunk.buffer.Resize(geometry, shape.tokens, layers));
   for (const auto& layer : chunk.buffer.view().layers) {
-    Fill(layer.k, 2 * layer.layer);
-    if (layer.v.data != nullptr) Fill(layer.v, 2 * layer.layer + 1);
+    Fill(layer.k, 2 * layer.layer, shape.every);
+    if (layer.v.data != nullptr) Fill(layer.v, 2 * layer.layer + 1, shape.every);
   }
   return chunk;
 }

@@ -25,6 +25,8 @@ struct SampleChunk {
 //   uneven   K of 192 and V of 128, only layers 2 and 3 of a model of 5
 //   token    a single token of 1 head of 8
 //   long     1 layer of 1 head of 16, 300 tokens
+//   cut      one single-plane layer of 1 head of 32, 17000 tokens of which every 512th is not zero:
+//            codecs cut its symbols into pieces
 // Channels differ in scale; one is zero, one constant, one holds outliers.
 [[nodiscard]] Result<SampleChunk> MakeSampleChunk(std::string_view shape, DType dtype);
 
