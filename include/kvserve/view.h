@@ -83,6 +83,11 @@ using ConstKvView = BasicKvView<const std::byte>;
 class KvBuffer {
  public:
   KvBuffer() = default;
+  KvBuffer(const KvBuffer& other);
+  KvBuffer& operator=(const KvBuffer& other);
+  KvBuffer(KvBuffer&& other) noexcept = default;
+  KvBuffer& operator=(KvBuffer&& other) noexcept = default;
+  ~KvBuffer() = default;
 
   struct LayerTokens {
     std::uint32_t layer = 0;

@@ -1,5 +1,6 @@
 #include "kvserve/view.h"
 
+#include <cstring>
 #include <new>
 
 #include "base/checked.h"
@@ -67,6 +68,12 @@ Status CheckLayer(std::uint32_t layer, TokenRange held, TokenRange chunk, std::s
   return {};
 }
 
+template <typename Byte>
+Byte* Aligned(Byte* base) {
+  const auto address = reinterpret_cast<std::uintptr_t>(base);
+  return base + (kAlignment - address % kAlignment) % kAlignment;
+}
+
 }  // namespace
 
 Status CheckView(const ConstKvView& view) {
@@ -95,6 +102,23 @@ std::uint64_t RawBytes(const ConstKvView& view) {
         LayerBytes(view.geometry->layers[layer.layer], view.geometry->dtype, layer.tokens.size());
   }
   return bytes;
+}
+
+// Storage starts anywhere, so its bytes lie elsewhere behind another block's first aligned address.
+KvBuffer::KvBuffer(const KvBuffer& other)
+    : geometry_(other.geometry_),
+      tokens_(other.tokens_),
+      layers_(other.layers_),
+      offsets_(other.offsets_),
+      storage_(other.storage_.empty() ? 0 : other.used_bytes_ + kAlignment),
+      used_bytes_(other.used_bytes_) {
+  if (storage_.empty()) return;
+  std::memcpy(Aligned(storage_.data()), Aligned(other.storage_.data()), used_bytes_);
+}
+
+KvBuffer& KvBuffer::operator=(const KvBuffer& other) {
+  if (this != &other) *this = KvBuffer(other);
+  return *this;
 }
 
 Status KvBuffer::Resize(const KvGeometry& geometry, TokenRange tokens,
@@ -155,8 +179,7 @@ Status KvBuffer::Resize(const KvGeometry& geometry, TokenRange tokens, std::uint
 
 template <typename Byte>
 BasicKvView<Byte> KvBuffer::MakeView(Byte* base) const {
-  const auto address = reinterpret_cast<std::uintptr_t>(base);
-  base += (kAlignment - address % kAlignment) % kAlignment;
+  base = Aligned(base);
   BasicKvView<Byte> view;
   view.geometry = &geometry_;
   view.tokens = tokens_;

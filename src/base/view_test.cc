@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <vector>
+
 namespace kvserve {
 namespace {
 
@@ -23,6 +26,28 @@ TEST(KvBuffer, LaysOutAlignedPlanes) {
     EXPECT_TRUE(layer.k.contiguous());
   }
   EXPECT_EQ(RawBytes(std::as_const(buffer).view()), 2U * (40 * 256 + 40 * 576 + 16 * 2 * 176));
+}
+
+// Blocks of the heap start at different distances from an aligned address.
+TEST(KvBuffer, CopiesHaveTheSameElementsWhereverTheyLie) {
+  const KvGeometry geometry{DType::kFloat16, {{1, 4, 2}}};
+  KvBuffer buffer;
+  ASSERT_TRUE(buffer.Resize(geometry, {0, 3}, 3));
+  const auto fill = [](const PlaneView& plane, std::byte value) {
+    std::fill_n(plane.data, 2 * plane.values(), value);
+  };
+  fill(buffer.view().layers[0].k, std::byte{1});
+  fill(buffer.view().layers[0].v, std::byte{2});
+  std::vector<KvBuffer> copies;
+  copies.reserve(16);
+  for (int i = 0; i < 16; ++i) copies.push_back(buffer);
+  copies[3] = copies[4];
+  for (const KvBuffer& copy : copies) {
+    const auto layer = copy.view().layers[0];
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(layer.k.data) % 64, 0U);
+    EXPECT_EQ(std::count(layer.k.data, layer.k.data + 24, std::byte{1}), 24);
+    EXPECT_EQ(std::count(layer.v.data, layer.v.data + 12, std::byte{2}), 12);
+  }
 }
 
 TEST(KvBuffer, RefusesMoreThanTheCap) {
