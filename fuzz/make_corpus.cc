@@ -1,7 +1,8 @@
 // make_corpus FRAMES OUT: the committed seeds of the fuzz targets, from a folder of good frames.
 // Deterministic. Each frame is a seed of both targets; of the small ones also damaged forms, so
 // that a replay walks the error paths. Seeds of the other targets are made from the stage table; a
-// new stage adds files and changes none.
+// new stage adds files and changes none. FRAMES is tests/golden/frames, or a release's folder of
+// tests/compat.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -120,6 +121,12 @@ kvserve::fuzzing::WriteSeed Into(const fs::path& folder, const std::string& dama
   };
 }
 
+// "v1-" for the frames of an old release in tests/compat/v1: seeds of decoders of old versions.
+std::string ReleasePrefix(const fs::path& folder) {
+  const std::string name = folder.filename().string();
+  return name.starts_with('v') ? name + "-" : "";
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -138,7 +145,9 @@ int main(int argc, char** argv) {
   kvserve::fuzzing::MakePlaneSeeds(Into(fs::path(argv[2]) / "plane_fuzzer", ""));
   kvserve::fuzzing::MakeIsaSeeds(Into(fs::path(argv[2]) / "isa_fuzzer", ""));
   fs::create_directories(stages);
+  const std::string release = ReleasePrefix(argv[1]);
   for (const auto& entry : fs::directory_iterator(argv[1])) {
+    if (entry.path().extension() != ".kvs") continue;
     const Bytes frame = Read(entry.path());
     const Bytes unsealed = kvserve::fuzzing::UnsealFrame(frame);
     if (unsealed.empty() || kvserve::fuzzing::SealFrame(unsealed) != frame) {
@@ -147,6 +156,10 @@ int main(int argc, char** argv) {
     }
     const std::string name = entry.path().stem().string();
     if (kvserve::RawBytes(kvserve::ReadFrame(frame)->header) > kLargestRaw) continue;  // too slow
+    if (!release.empty()) {
+      if (unsealed.size() <= kLargestSeed) Write(stages / (release + name), unsealed);
+      continue;
+    }
     if (frame.size() <= kLargestDamaged) WriteSeeds(frames, name, frame);
     WriteSeeds(stages, name, unsealed);
   }
