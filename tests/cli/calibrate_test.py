@@ -47,6 +47,11 @@ class CalibrateTest(cli_case.CliCase):
         self.assertIn(made["checksum"], text)
         self.assertIn("uniform:levels=5", text)
 
+    def test_help(self):
+        text = self.succeed("calibrate", "--help")
+        self.check_golden("help-calibrate.txt", text)
+        self.assertIn("\nExamples:\n  kvserve calibrate", text)
+
     def test_same_data_gives_the_same_file(self):
         self.calibrate("--tokens", "30")
         first = self.calib.read_bytes()
