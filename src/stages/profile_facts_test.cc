@@ -32,6 +32,8 @@ TEST(ProfileFacts, SayWhereScalesComeFrom) {
             "affine:calibrated uniform:frame zstd:unit");
   EXPECT_EQ(SourcesOf("affine:source=calibrated,v_center=0|uniform|zstd"),
             "affine:calibrated/unit uniform:frame zstd:unit");
+  EXPECT_EQ(SourcesOf("uniform|rans"), "uniform:frame rans:frame");
+  EXPECT_EQ(SourcesOf("uniform|rans:tables=calibrated"), "uniform:frame rans:calibrated");
   EXPECT_EQ(SourcesOf("none"), "none:unit none:unit");
 }
 

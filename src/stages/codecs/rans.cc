@@ -356,6 +356,9 @@ class Rans : public Codec {
   }
 
   [[nodiscard]] bool needs_artefact() const override { return calibrated_; }
+  [[nodiscard]] ScaleSource scale_source(PlaneKind /*kind*/) const override {
+    return calibrated_ ? ScaleSource::kCalibrated : ScaleSource::kFrame;
+  }
 
  private:
   [[nodiscard]] const CalibrationArtefact* artefact(const FrameContext& frame) const {
