@@ -87,6 +87,8 @@ enum class PlaneKind : std::uint8_t { kKey = 0, kValue = 1 };
 // Checks every field against its range; the message names the first wrong field and layer
 // ("layer 3: k_dim 0 is outside 1..65536").
 [[nodiscard]] Status CheckGeometry(const KvGeometry& geometry);
+// The same for layer `index` alone.
+[[nodiscard]] Status CheckLayerGeometry(const LayerGeometry& layer, std::size_t index);
 
 // The part of `tokens` (begin <= end) that `layer` holds when the request ends at token
 // `total_tokens`: all of it unless the layer has a window. An empty part has begin == end ==

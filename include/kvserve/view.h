@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -79,7 +80,8 @@ using ConstKvView = BasicKvView<const std::byte>;
 [[nodiscard]] std::uint64_t RawBytes(const ConstKvView& view);
 
 // Owning host storage of one chunk: planes contiguous [token, head, dim], 64-byte aligned, K then V
-// per layer. Reused between chunks: Resize keeps capacity. Not thread-safe.
+// per layer. Reused between chunks: Resize keeps capacity, and takes no memory for shapes that were
+// there before. Not thread-safe.
 class KvBuffer {
  public:
   KvBuffer() = default;
@@ -107,19 +109,22 @@ class KvBuffer {
   // Views are valid until the next Resize, move or destruction.
   [[nodiscard]] KvView view();
   [[nodiscard]] ConstKvView view() const;
+  // The same into a view whose memory is kept.
+  void ViewInto(KvView& view);
   [[nodiscard]] const KvGeometry& geometry() const { return geometry_; }
   [[nodiscard]] TokenRange tokens() const { return tokens_; }
   [[nodiscard]] std::uint64_t bytes() const { return used_bytes_; }
 
  private:
   template <typename Byte>
-  [[nodiscard]] BasicKvView<Byte> MakeView(Byte* base) const;
+  void FillView(Byte* base, BasicKvView<Byte>& view) const;
 
   KvGeometry geometry_;
   TokenRange tokens_;
   std::vector<LayerTokens> layers_;
-  std::vector<std::uint64_t> offsets_;  // [2 * layer index + plane]
-  std::vector<std::byte> storage_;
+  std::vector<std::uint64_t> offsets_;    // [2 * layer index + plane]
+  std::unique_ptr<std::byte[]> storage_;  // not initialised: a page costs memory once it is filled
+  std::uint64_t capacity_bytes_ = 0;
   std::uint64_t used_bytes_ = 0;
 };
 

@@ -28,29 +28,6 @@ Status OutOfRange(std::size_t layer, const char* field, std::uint64_t value, std
                        " is outside " + std::to_string(low) + ".." + std::to_string(high));
 }
 
-Status CheckLayer(const LayerGeometry& layer, std::size_t index) {
-  if (layer.kv_heads < 1 || layer.kv_heads > kMaxHeads) {
-    return OutOfRange(index, "kv_heads", layer.kv_heads, 1, kMaxHeads);
-  }
-  if (layer.k_dim < 1 || layer.k_dim > kMaxDim) {
-    return OutOfRange(index, "k_dim", layer.k_dim, 1, kMaxDim);
-  }
-  if (layer.v_dim > kMaxDim) return OutOfRange(index, "v_dim", layer.v_dim, 0, kMaxDim);
-  if (layer.window_tokens > kMaxTokens) {
-    return OutOfRange(index, "window_tokens", layer.window_tokens, 0, kMaxTokens);
-  }
-  const auto style = static_cast<unsigned>(layer.rope_style);
-  if (style > 2) return OutOfRange(index, "rope_style", style, 0, 2);
-  const bool rotated = layer.rope_style != RopeStyle::kNone;
-  if (!std::isfinite(layer.rope_theta) ||
-      (rotated ? layer.rope_theta <= 0 : layer.rope_theta != 0)) {
-    return MakeError(ErrorCode::kInvalidArgument,
-                     "layer " + std::to_string(index) +
-                         ": rope_theta must be positive with a rope style and 0 without");
-  }
-  return {};
-}
-
 }  // namespace
 
 std::size_t DTypeBytes(DType dtype) {
@@ -102,6 +79,29 @@ std::string Fingerprint::hex() const {
   return text;
 }
 
+Status CheckLayerGeometry(const LayerGeometry& layer, std::size_t index) {
+  if (layer.kv_heads < 1 || layer.kv_heads > kMaxHeads) {
+    return OutOfRange(index, "kv_heads", layer.kv_heads, 1, kMaxHeads);
+  }
+  if (layer.k_dim < 1 || layer.k_dim > kMaxDim) {
+    return OutOfRange(index, "k_dim", layer.k_dim, 1, kMaxDim);
+  }
+  if (layer.v_dim > kMaxDim) return OutOfRange(index, "v_dim", layer.v_dim, 0, kMaxDim);
+  if (layer.window_tokens > kMaxTokens) {
+    return OutOfRange(index, "window_tokens", layer.window_tokens, 0, kMaxTokens);
+  }
+  const auto style = static_cast<unsigned>(layer.rope_style);
+  if (style > 2) return OutOfRange(index, "rope_style", style, 0, 2);
+  const bool rotated = layer.rope_style != RopeStyle::kNone;
+  if (!std::isfinite(layer.rope_theta) ||
+      (rotated ? layer.rope_theta <= 0 : layer.rope_theta != 0)) {
+    return MakeError(ErrorCode::kInvalidArgument,
+                     "layer " + std::to_string(index) +
+                         ": rope_theta must be positive with a rope style and 0 without");
+  }
+  return {};
+}
+
 Status CheckGeometry(const KvGeometry& geometry) {
   if (DTypeBytes(geometry.dtype) == 0) {
     return MakeError(
@@ -114,7 +114,7 @@ Status CheckGeometry(const KvGeometry& geometry) {
                          std::to_string(kMaxLayers));
   }
   for (std::size_t i = 0; i < geometry.layers.size(); ++i) {
-    if (auto status = CheckLayer(geometry.layers[i], i); !status) return status;
+    if (auto status = CheckLayerGeometry(geometry.layers[i], i); !status) return status;
   }
   return {};
 }

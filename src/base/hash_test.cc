@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
 namespace kvserve {
 namespace {
 
@@ -16,6 +18,14 @@ TEST(Hash, DependsOnBytesAndSeed) {
   EXPECT_NE(Hash64(one), Hash64({}));
   EXPECT_NE(Hash64(one, 1), Hash64(one));
   EXPECT_NE(Hash128(one, 1), Hash128(one));
+}
+
+TEST(Hash, OfPartsIsThatOfTheWhole) {
+  std::vector<std::byte> bytes(1000);
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i * 7);
+  const std::span<const std::byte> all(bytes);
+  EXPECT_EQ(Hash64(all.first(26), all.subspan(26, 8), all.subspan(34)), Hash64(all));
+  EXPECT_EQ(Hash64(all, {}, {}), Hash64(all));
 }
 
 }  // namespace

@@ -1,7 +1,10 @@
 #include "kvserve/view.h"
 
+#include <cstdint>
 #include <cstring>
 #include <new>
+#include <optional>
+#include <utility>
 
 #include "base/checked.h"
 #include "base/try.h"
@@ -110,10 +113,11 @@ KvBuffer::KvBuffer(const KvBuffer& other)
       tokens_(other.tokens_),
       layers_(other.layers_),
       offsets_(other.offsets_),
-      storage_(other.storage_.empty() ? 0 : other.used_bytes_ + kAlignment),
       used_bytes_(other.used_bytes_) {
-  if (storage_.empty()) return;
-  std::memcpy(Aligned(storage_.data()), Aligned(other.storage_.data()), used_bytes_);
+  if (other.storage_ == nullptr) return;
+  capacity_bytes_ = used_bytes_ + kAlignment;
+  storage_.reset(new std::byte[capacity_bytes_]);
+  std::memcpy(Aligned(storage_.get()), Aligned(other.storage_.get()), used_bytes_);
 }
 
 KvBuffer& KvBuffer::operator=(const KvBuffer& other) {
@@ -121,49 +125,73 @@ KvBuffer& KvBuffer::operator=(const KvBuffer& other) {
   return *this;
 }
 
+namespace {
+
+// Bytes of a plane with what follows it up to the next boundary; nothing when they pass `most`.
+std::optional<std::uint64_t> PlaneBytes(std::uint64_t values, DType dtype, std::uint64_t most) {
+  const auto bytes = CheckedMul(values, DTypeBytes(dtype));
+  if (!bytes || *bytes > most) return std::nullopt;
+  const auto padded = CheckedAdd(*bytes, kAlignment - 1);
+  if (!padded) return std::nullopt;
+  return *padded / kAlignment * kAlignment;
+}
+
+// Calls place(offset) for K and V of every layer; the bytes of all, or nothing past `most`.
+template <typename Place>
+std::optional<std::uint64_t> LayOut(const KvGeometry& geometry,
+                                    std::span<const KvBuffer::LayerTokens> layers,
+                                    std::uint64_t most, const Place& place) {
+  std::uint64_t total = 0;
+  for (const auto& entry : layers) {
+    const auto& layer = geometry.layers[entry.layer];
+    const std::uint64_t rows = std::uint64_t{entry.tokens.size()} * layer.kv_heads;
+    for (const std::uint32_t dim : {layer.k_dim, layer.v_dim}) {
+      place(total);
+      const auto bytes = PlaneBytes(rows * dim, geometry.dtype, most);
+      const auto sum = bytes ? CheckedAdd(total, *bytes) : bytes;
+      if (!sum || *sum > most) return std::nullopt;
+      total = *sum;
+    }
+  }
+  return total;
+}
+
+}  // namespace
+
 Status KvBuffer::Resize(const KvGeometry& geometry, TokenRange tokens,
                         std::span<const LayerTokens> layers, std::uint64_t max_bytes) {
   KVSERVE_TRY(CheckGeometry(geometry));
   KVSERVE_TRY(CheckTokens(tokens));
-  std::vector<std::uint64_t> offsets;
-  offsets.reserve(layers.size() * 2);
-  std::uint64_t total = 0;
   std::uint32_t next_layer = 0;
-  const auto reserve_plane = [&](std::uint64_t values) -> bool {
-    offsets.push_back(total);
-    const auto bytes = CheckedMul(values, DTypeBytes(geometry.dtype));
-    if (!bytes || *bytes > max_bytes) return false;
-    const auto sum = CheckedAdd(total, (*bytes + kAlignment - 1) / kAlignment * kAlignment);
-    if (!sum || *sum > max_bytes) return false;
-    total = *sum;
-    return true;
-  };
   for (const auto& entry : layers) {
     KVSERVE_TRY(CheckLayer(entry.layer, entry.tokens, tokens, geometry.layers.size(), next_layer));
-    const auto& layer = geometry.layers[entry.layer];
-    const std::uint64_t rows = std::uint64_t{entry.tokens.size()} * layer.kv_heads;
-    if (!reserve_plane(rows * layer.k_dim) || !reserve_plane(rows * layer.v_dim)) {
-      return MakeError(ErrorCode::kResourceExhausted,
-                       "KV chunk needs more than " + std::to_string(max_bytes) + " bytes");
-    }
   }
-  if (total > storage_.max_size() - kAlignment) {
+  const auto total = LayOut(geometry, layers, max_bytes, [](std::uint64_t) {});
+  if (!total) {
     return MakeError(ErrorCode::kResourceExhausted,
-                     "a KV chunk of " + std::to_string(total) + " bytes is beyond any memory");
+                     "KV chunk needs more than " + std::to_string(max_bytes) + " bytes");
   }
-  if (total + kAlignment > storage_.size()) {
+  if (*total > static_cast<std::uint64_t>(PTRDIFF_MAX) - kAlignment) {
+    return MakeError(ErrorCode::kResourceExhausted,
+                     "a KV chunk of " + std::to_string(*total) + " bytes is beyond any memory");
+  }
+  if (storage_ == nullptr || *total + kAlignment > capacity_bytes_) {
     try {
-      storage_.resize(total + kAlignment);
+      std::unique_ptr<std::byte[]> larger(new std::byte[*total + kAlignment]);
+      storage_ = std::move(larger);
     } catch (const std::bad_alloc&) {
       return MakeError(ErrorCode::kResourceExhausted,
-                       "no memory for a KV chunk of " + std::to_string(total) + " bytes");
+                       "no memory for a KV chunk of " + std::to_string(*total) + " bytes");
     }
+    capacity_bytes_ = *total + kAlignment;
   }
   if (&geometry_ != &geometry) geometry_ = geometry;
   tokens_ = tokens;
   layers_.assign(layers.begin(), layers.end());
-  offsets_ = std::move(offsets);
-  used_bytes_ = total;
+  offsets_.clear();
+  (void)LayOut(geometry_, layers_, max_bytes,
+               [this](std::uint64_t offset) { offsets_.push_back(offset); });
+  used_bytes_ = *total;
   return {};
 }
 
@@ -178,11 +206,13 @@ Status KvBuffer::Resize(const KvGeometry& geometry, TokenRange tokens, std::uint
 }
 
 template <typename Byte>
-BasicKvView<Byte> KvBuffer::MakeView(Byte* base) const {
+void KvBuffer::FillView(Byte* base, BasicKvView<Byte>& view) const {
   base = Aligned(base);
-  BasicKvView<Byte> view;
   view.geometry = &geometry_;
   view.tokens = tokens_;
+  view.device = Device::kHost;
+  view.stream = {};
+  view.layers.clear();
   view.layers.reserve(layers_.size());
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const auto& layer = geometry_.layers[layers_[i].layer];
@@ -204,15 +234,22 @@ BasicKvView<Byte> KvBuffer::MakeView(Byte* base) const {
     if (!layer.single_plane()) entry.v = plane(offsets_[2 * i + 1], layer.v_dim);
     view.layers.push_back(entry);
   }
-  return view;
 }
 
 KvView KvBuffer::view() {
-  return MakeView<std::byte>(storage_.data());
+  KvView view;
+  FillView<std::byte>(storage_.get(), view);
+  return view;
 }
 
 ConstKvView KvBuffer::view() const {
-  return MakeView<const std::byte>(storage_.data());
+  ConstKvView view;
+  FillView<const std::byte>(storage_.get(), view);
+  return view;
+}
+
+void KvBuffer::ViewInto(KvView& view) {
+  FillView<std::byte>(storage_.get(), view);
 }
 
 }  // namespace kvserve

@@ -50,6 +50,8 @@ struct FrameHeader {
 // Geometry of the whole model. Layers that the frame leaves out get the least that is valid. Layer
 // indices are below model_layers.
 [[nodiscard]] KvGeometry ModelGeometry(const FrameHeader& header);
+// The same into a geometry whose memory is kept.
+void ModelGeometry(const FrameHeader& header, KvGeometry& geometry);
 
 // Bytes of all planes in the cache dtype; at most 2^48 in a header from ReadFrame.
 [[nodiscard]] std::uint64_t RawBytes(const FrameHeader& header);
@@ -77,5 +79,17 @@ struct FrameView {
 // there before anything is allocated. kUnsupported names an unknown version, feature bit or dtype
 // with both sides' values; kCorruptData names the field or section that is wrong.
 [[nodiscard]] Result<FrameView> ReadFrame(std::span<const std::byte> bytes);
+
+// Reads frame after frame and keeps its memory: headers of shapes that it has seen take none.
+class FrameReader {
+ public:
+  // As ReadFrame. The view is valid until the next call.
+  [[nodiscard]] Result<const FrameView*> Read(std::span<const std::byte> bytes);
+
+ private:
+  friend Result<FrameView> ReadFrame(std::span<const std::byte> bytes);
+  FrameView view_;
+  std::vector<std::byte> canonical_;  // the header as the writer has it
+};
 
 }  // namespace kvserve

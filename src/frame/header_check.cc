@@ -55,9 +55,9 @@ Status CheckLayerOrder(const FrameHeader& header) {
 }
 
 Status CheckShapes(const FrameHeader& header) {
-  KVSERVE_TRY(CheckGeometry(ModelGeometry(header)));  // names a layer by its number in the model
   std::uint64_t raw_bytes = 0;
   for (const auto& layer : header.layers) {
+    KVSERVE_TRY(CheckLayerGeometry(layer.geometry, layer.layer));
     // One layer is at most 2^24 tokens * 2^12 heads * 2^17 values * 4 bytes: no overflow.
     const std::uint64_t bytes = LayerBytes(layer.geometry, header.dtype, layer.tokens.size());
     const auto sum = CheckedAdd(raw_bytes, bytes);
@@ -70,21 +70,25 @@ Status CheckShapes(const FrameHeader& header) {
   return {};
 }
 
+std::string StageName(const StageSpec& stage) {
+  return "stage " + std::to_string(stage.id) + ": ";
+}
+
 Status CheckStage(const StageSpec& stage) {
-  const std::string where = "stage " + std::to_string(stage.id) + ": ";
-  if (stage.id == 0) return Invalid(where + "id 0 is not a stage");
+  if (stage.id == 0) return Invalid(StageName(stage) + "id 0 is not a stage");
   if (stage.parameters.size() > 255) {
-    return Invalid(where + std::to_string(stage.parameters.size()) + " parameters are over 255");
+    return Invalid(StageName(stage) + std::to_string(stage.parameters.size()) +
+                   " parameters are over 255");
   }
   int previous = -1;
   for (const auto& parameter : stage.parameters) {
     if (parameter.id <= previous) {
-      return Invalid(where + "parameter id " + std::to_string(parameter.id) + " follows " +
-                     std::to_string(previous) + "; ids must ascend");
+      return Invalid(StageName(stage) + "parameter id " + std::to_string(parameter.id) +
+                     " follows " + std::to_string(previous) + "; ids must ascend");
     }
     previous = parameter.id;
     if (!std::isfinite(parameter.value) || std::abs(parameter.value) > kMaxParameter) {
-      return Invalid(where + "parameter " + std::to_string(parameter.id) + " value " +
+      return Invalid(StageName(stage) + "parameter " + std::to_string(parameter.id) + " value " +
                      std::to_string(parameter.value) + " is not finite or beyond 2^53");
     }
   }
@@ -95,10 +99,14 @@ Status CheckStage(const StageSpec& stage) {
 
 KvGeometry ModelGeometry(const FrameHeader& header) {
   KvGeometry geometry;
+  ModelGeometry(header, geometry);
+  return geometry;
+}
+
+void ModelGeometry(const FrameHeader& header, KvGeometry& geometry) {
   geometry.dtype = header.dtype;
   geometry.layers.assign(header.model_layers, LayerGeometry{.kv_heads = 1, .k_dim = 1});
   for (const auto& layer : header.layers) geometry.layers[layer.layer] = layer.geometry;
-  return geometry;
 }
 
 std::uint64_t RawBytes(const FrameHeader& header) {

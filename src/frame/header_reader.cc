@@ -1,3 +1,4 @@
+#include <array>
 #include <cstring>
 #include <string>
 
@@ -77,12 +78,12 @@ Result<LayerShape> GetShape(FieldReader& in, TokenRange frame_tokens) {
 // Shapes cost at least seven bytes each and runs can add no more layers than the model has, so
 // neither list outgrows its input or kMaxLayers.
 Status GetLayers(FieldReader& in, FrameHeader& header) {
+  header.layers.clear();
   KVSERVE_ASSIGN(const auto shape_count, in.Varint("shape count", 1, kMaxShapes));
-  std::vector<LayerShape> shapes;
+  std::array<LayerShape, kMaxShapes> shapes;
   for (std::uint32_t i = 0; i < shape_count; ++i) {
     in.set_place("shape " + std::to_string(i) + ": ");
-    KVSERVE_ASSIGN(auto shape, GetShape(in, header.tokens));
-    shapes.push_back(shape);
+    KVSERVE_ASSIGN(shapes[i], GetShape(in, header.tokens));
   }
   in.set_place("");
   KVSERVE_ASSIGN(const auto run_count, in.Varint("run count", 1, header.model_layers));
@@ -114,9 +115,11 @@ Result<double> GetParameterValue(FieldReader& in) {
 
 Status GetStages(FieldReader& in, FrameHeader& header) {
   KVSERVE_ASSIGN(const auto count, in.Varint("stage count", 0, kMaxStages));
+  header.stages.resize(count);
   for (std::uint32_t i = 0; i < count; ++i) {
     in.set_place("stage " + std::to_string(i) + ": ");
-    StageSpec stage;
+    StageSpec& stage = header.stages[i];
+    stage.parameters.clear();
     KVSERVE_ASSIGN(const auto id, in.Varint("id", 1, UINT16_MAX));
     stage.id = static_cast<std::uint16_t>(id);
     KVSERVE_ASSIGN(stage.version, in.Fixed<std::uint8_t>("version"));
@@ -127,13 +130,13 @@ Status GetStages(FieldReader& in, FrameHeader& header) {
       KVSERVE_ASSIGN(parameter.value, GetParameterValue(in));
       stage.parameters.push_back(parameter);
     }
-    header.stages.push_back(std::move(stage));
   }
   in.set_place("");
   return {};
 }
 
-Status GetSections(FieldReader& in, std::vector<SectionEntry>& sections) {
+Status GetSections(FieldReader& in, SectionTable& table) {
+  table.count = 0;
   KVSERVE_ASSIGN(const auto count, in.Fixed<std::uint8_t>("section count"));
   for (std::uint32_t i = 0; i < count; ++i) {
     in.set_place("section " + std::to_string(i) + ": ");
@@ -143,19 +146,18 @@ Status GetSections(FieldReader& in, std::vector<SectionEntry>& sections) {
     if (SectionName(entry.kind) == "unknown") {
       return in.Fail("kind", std::to_string(kind) + " is unknown");
     }
-    if (!sections.empty() && sections.back().kind >= entry.kind) {
+    if (table.count > 0 && table.entries[table.count - 1].kind >= entry.kind) {
       return in.Fail("kind", std::to_string(kind) + " is out of order");
     }
     KVSERVE_ASSIGN(entry.bytes, in.AnyVarint("bytes"));
     KVSERVE_ASSIGN(entry.checksum, in.Fixed<std::uint64_t>("checksum"));
-    sections.push_back(entry);
+    table.entries[table.count++] = entry;
   }
   in.set_place("");
   return {};
 }
 
-Result<FrameHeader> GetIdentity(FieldReader& in) {
-  FrameHeader header;
+Status GetIdentity(FieldReader& in, FrameHeader& header) {
   KVSERVE_ASSIGN(const auto flags, in.Fixed<std::uint8_t>("flags"));
   if ((flags & ~kFlagArtefact) != 0) {
     return in.Fail("flags", std::to_string(flags) + " has unknown bits");
@@ -170,33 +172,33 @@ Result<FrameHeader> GetIdentity(FieldReader& in) {
   KVSERVE_ASSIGN(header.prompt_tokens, in.Varint("prompt_tokens", 0, kMaxTokens));
   KVSERVE_ASSIGN(header.model, in.GetFingerprint("model fingerprint"));
   KVSERVE_ASSIGN(header.key, in.GetFingerprint("key fingerprint"));
+  header.artefact = {};
   if ((flags & kFlagArtefact) != 0) {
     KVSERVE_ASSIGN(header.artefact, in.GetFingerprint("artefact fingerprint"));
   }
-  return header;
+  return {};
 }
 
 }  // namespace
 
-Result<HeaderBody> DecodeHeaderBody(std::span<const std::byte> body, std::uint16_t version,
-                                    std::uint64_t features) {
+Status DecodeHeaderBody(std::span<const std::byte> body, std::uint16_t version,
+                        std::uint64_t features, FrameHeader& header, SectionTable& sections) {
   FieldReader in(body);
-  HeaderBody result;
-  KVSERVE_ASSIGN(result.header, GetIdentity(in));
-  result.header.version = version;
-  result.header.features = features;
-  KVSERVE_TRY(GetLayers(in, result.header));
-  KVSERVE_TRY(GetStages(in, result.header));
-  KVSERVE_TRY(GetSections(in, result.sections));
+  KVSERVE_TRY(GetIdentity(in, header));
+  header.version = version;
+  header.features = features;
+  KVSERVE_TRY(GetLayers(in, header));
+  KVSERVE_TRY(GetStages(in, header));
+  KVSERVE_TRY(GetSections(in, sections));
   if (in.remaining() != 0) {
     return in.Fail("has", std::to_string(in.remaining()) + " bytes after its section table");
   }
-  if (auto status = CheckHeader(result.header); !status) {
+  if (auto status = CheckHeader(header); !status) {
     const bool unsupported = status.error().code == ErrorCode::kUnsupported;
     return MakeError(unsupported ? ErrorCode::kUnsupported : ErrorCode::kCorruptData,
                      "frame header: " + status.error().message);
   }
-  return result;
+  return {};
 }
 
 }  // namespace kvserve

@@ -1,4 +1,4 @@
-#include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <string>
@@ -12,13 +12,6 @@
 namespace kvserve {
 namespace {
 
-// Consecutive layers of one shape, after `skipped` layers that the frame leaves out.
-struct LayerRun {
-  std::uint32_t skipped = 0;
-  std::uint32_t count = 0;
-  std::uint32_t shape = 0;
-};
-
 void PutShape(const LayerShape& shape, TokenRange frame_tokens, ByteWriter& out) {
   out.PutVarint(shape.geometry.kv_heads);
   out.PutVarint(shape.geometry.k_dim);
@@ -30,37 +23,73 @@ void PutShape(const LayerShape& shape, TokenRange frame_tokens, ByteWriter& out)
   out.PutVarint(shape.tokens.size());
 }
 
+// Which shape each layer has; shapes are numbered in order of first use. On the stack: 10 KiB.
+class ShapeTable {
+ public:
+  explicit ShapeTable(const FrameHeader& header) : header_(header) {}
+
+  Status Fill() {
+    const auto& layers = header_.layers;
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+      if (i > 0 && Same(i, i - 1)) {
+        shape_of_[i] = shape_of_[i - 1];
+        continue;
+      }
+      std::uint32_t shape = 0;
+      while (shape < count_ && !Same(i, first_of_[shape])) ++shape;
+      if (shape == kMaxShapes) {
+        return MakeError(ErrorCode::kInvalidArgument,
+                         "more than " + std::to_string(kMaxShapes) + " distinct layer shapes");
+      }
+      if (shape == count_) first_of_[count_++] = static_cast<std::uint16_t>(i);
+      shape_of_[i] = static_cast<std::uint16_t>(shape);
+    }
+    return {};
+  }
+  [[nodiscard]] std::uint32_t count() const { return count_; }
+  [[nodiscard]] LayerShape shape(std::uint32_t index) const {
+    const FrameLayer& layer = header_.layers[first_of_[index]];
+    return {layer.geometry, layer.tokens};
+  }
+  [[nodiscard]] std::uint32_t shape_of(std::size_t layer) const { return shape_of_[layer]; }
+  // Layer i continues the run of the one before.
+  [[nodiscard]] bool Continues(std::size_t i) const {
+    return i > 0 && header_.layers[i].layer == header_.layers[i - 1].layer + 1 &&
+           shape_of_[i] == shape_of_[i - 1];
+  }
+
+ private:
+  [[nodiscard]] bool Same(std::size_t i, std::size_t k) const {
+    const FrameLayer& a = header_.layers[i];
+    const FrameLayer& b = header_.layers[k];
+    return a.tokens == b.tokens && a.geometry == b.geometry;
+  }
+
+  const FrameHeader& header_;
+  std::uint32_t count_ = 0;
+  std::array<std::uint16_t, kMaxShapes> first_of_;
+  std::array<std::uint16_t, kMaxLayers> shape_of_;
+};
+
 // Shapes are listed once, in order of first use, and runs point to them: a model that alternates
 // between two shapes costs three bytes per run.
 Status PutLayers(const FrameHeader& header, ByteWriter& out) {
-  std::vector<LayerShape> shapes;
-  std::vector<LayerRun> runs;
+  const auto& layers = header.layers;
+  ShapeTable table(header);
+  KVSERVE_TRY(table.Fill());
+  out.PutVarint(table.count());
+  for (std::uint32_t i = 0; i < table.count(); ++i) PutShape(table.shape(i), header.tokens, out);
+  std::size_t runs = 0;
+  for (std::size_t i = 0; i < layers.size(); ++i) runs += table.Continues(i) ? 0 : 1;
+  out.PutVarint(runs);
   std::uint32_t next = 0;
-  for (const auto& layer : header.layers) {
-    const LayerShape shape{layer.geometry, layer.tokens};
-    const bool adjacent = layer.layer == next && !runs.empty();
-    const std::uint32_t skipped = layer.layer - next;
-    next = layer.layer + 1;
-    if (adjacent && shapes[runs.back().shape] == shape) {
-      ++runs.back().count;
-      continue;
-    }
-    const auto found = std::find(shapes.begin(), shapes.end(), shape);
-    const auto index = static_cast<std::uint32_t>(found - shapes.begin());
-    if (found == shapes.end()) shapes.push_back(shape);
-    if (shapes.size() > kMaxShapes) {
-      return MakeError(ErrorCode::kInvalidArgument,
-                       "more than " + std::to_string(kMaxShapes) + " distinct layer shapes");
-    }
-    runs.push_back({skipped, 1, index});
-  }
-  out.PutVarint(shapes.size());
-  for (const auto& shape : shapes) PutShape(shape, header.tokens, out);
-  out.PutVarint(runs.size());
-  for (const auto& run : runs) {
-    out.PutVarint(run.skipped);
-    out.PutVarint(run.count);
-    out.PutVarint(run.shape);
+  for (std::size_t i = 0; i < layers.size();) {
+    const std::size_t first = i++;
+    while (i < layers.size() && table.Continues(i)) ++i;
+    out.PutVarint(layers[first].layer - next);
+    out.PutVarint(i - first);
+    out.PutVarint(table.shape_of(first));
+    next = layers[i - 1].layer + 1;
   }
   return {};
 }
@@ -118,37 +147,45 @@ Status PutBody(const FrameHeader& header, std::span<const SectionEntry> sections
 }
 
 template <typename T>
-void Patch(std::vector<std::byte>& bytes, std::size_t offset, T value) {
+void Patch(std::span<std::byte> bytes, std::size_t offset, T value) {
   std::memcpy(bytes.data() + offset, &value, sizeof(T));
 }
 
-}  // namespace
-
-Result<std::vector<std::byte>> EncodeHeader(const FrameHeader& header,
-                                            std::span<const SectionEntry> sections) {
-  std::vector<std::byte> bytes;
-  bytes.reserve(256);
+Status PutHeader(const FrameHeader& header, std::span<const SectionEntry> sections,
+                 std::vector<std::byte>& bytes) {
+  const std::size_t begin = bytes.size();
   ByteWriter out(bytes);
   out.PutBytes(std::as_bytes(std::span(kFrameMagic)));
   out.Put(header.version);
   (void)out.Grow(kPrefixBytes - kHeaderBytesOffset);
   KVSERVE_TRY(PutBody(header, sections, out));
-  if (bytes.size() > kMaxHeaderBytes) {
-    return MakeError(ErrorCode::kInvalidArgument, "header of " + std::to_string(bytes.size()) +
+  const std::span<std::byte> written = std::span(bytes).subspan(begin);
+  if (written.size() > kMaxHeaderBytes) {
+    return MakeError(ErrorCode::kInvalidArgument, "header of " + std::to_string(written.size()) +
                                                       " bytes is over " +
                                                       std::to_string(kMaxHeaderBytes));
   }
-  std::uint64_t frame_bytes = bytes.size();
+  std::uint64_t frame_bytes = written.size();
   for (const auto& section : sections) {
     const auto sum = CheckedAdd(frame_bytes, section.bytes);
     if (!sum) return MakeError(ErrorCode::kInvalidArgument, "section bytes overflow 64 bits");
     frame_bytes = *sum;
   }
-  Patch(bytes, kHeaderBytesOffset, static_cast<std::uint32_t>(bytes.size()));
-  Patch(bytes, kFeaturesOffset, header.features);
-  Patch(bytes, kFrameBytesOffset, frame_bytes);
-  Patch(bytes, kChecksumOffset, Hash64(bytes));
-  return bytes;
+  Patch(written, kHeaderBytesOffset, static_cast<std::uint32_t>(written.size()));
+  Patch(written, kFeaturesOffset, header.features);
+  Patch(written, kFrameBytesOffset, frame_bytes);
+  Patch(written, kChecksumOffset, Hash64(written));
+  return {};
+}
+
+}  // namespace
+
+Status EncodeHeader(const FrameHeader& header, std::span<const SectionEntry> sections,
+                    std::vector<std::byte>& out) {
+  const std::size_t before = out.size();
+  Status status = PutHeader(header, sections, out);
+  if (!status) out.resize(before);
+  return status;
 }
 
 }  // namespace kvserve

@@ -1,6 +1,7 @@
 // Positions and limits of the wire form that writer and reader share; docs/FORMAT.md explains them.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -59,18 +60,25 @@ struct LayerShape {
 // no overflow of the raw size. kInvalidArgument names field and value; kUnsupported for the dtype.
 [[nodiscard]] Status CheckHeader(const FrameHeader& header);
 
-// The whole header, prefix and section table included. There is one form for each header, and the
-// reader refuses any other. `header` must have passed CheckHeader. kInvalidArgument when it has
-// more shapes or bytes than the format allows.
-[[nodiscard]] Result<std::vector<std::byte>> EncodeHeader(const FrameHeader& header,
-                                                          std::span<const SectionEntry> sections);
+// Sections of one frame: kinds ascend and are there once, so there are no more than kinds.
+struct SectionTable {
+  std::array<SectionEntry, 3> entries;
+  std::size_t count = 0;
+  [[nodiscard]] std::span<const SectionEntry> sections() const {
+    return std::span(entries).first(count);
+  }
+};
+
+// Appends the whole header, prefix and section table included. There is one form for each header,
+// and the reader refuses any other. `header` must have passed CheckHeader. kInvalidArgument, and
+// nothing is appended, when it has more shapes or bytes than the format allows.
+[[nodiscard]] Status EncodeHeader(const FrameHeader& header, std::span<const SectionEntry> sections,
+                                  std::vector<std::byte>& out);
 
 // Parses what follows the prefix; `body` ends where the header ends. kCorruptData names the field.
-struct HeaderBody {
-  FrameHeader header;
-  std::vector<SectionEntry> sections;
-};
-[[nodiscard]] Result<HeaderBody> DecodeHeaderBody(std::span<const std::byte> body,
-                                                  std::uint16_t version, std::uint64_t features);
+// `header` keeps its memory.
+[[nodiscard]] Status DecodeHeaderBody(std::span<const std::byte> body, std::uint16_t version,
+                                      std::uint64_t features, FrameHeader& header,
+                                      SectionTable& sections);
 
 }  // namespace kvserve

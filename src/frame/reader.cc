@@ -1,6 +1,7 @@
 // Order of checks: magic, version, feature bits, lengths, header checksum, fields, section lengths,
 // section checksums. Version and features come before anything whose meaning depends on them.
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
 #include <string>
@@ -84,17 +85,19 @@ Result<Prefix> ReadPrefix(Bytes bytes) {
 }
 
 // Anything that the writer would have written otherwise is refused: one header, one encoding.
-Status CheckCanonical(const HeaderBody& body, Bytes header) {
-  auto again = EncodeHeader(body.header, body.sections);
-  if (!again || !std::equal(again->begin(), again->end(), header.begin(), header.end())) {
+Status CheckCanonical(const FrameHeader& header, const SectionTable& table, Bytes bytes,
+                      std::vector<std::byte>& again) {
+  again.clear();
+  const auto status = EncodeHeader(header, table.sections(), again);
+  if (!status || !std::equal(again.begin(), again.end(), bytes.begin(), bytes.end())) {
     return Corrupt("header is not in the canonical form, or its lengths disagree");
   }
   return {};
 }
 
-Status CheckSectionLengths(const HeaderBody& body, const Prefix& prefix) {
+Status CheckSectionLengths(const SectionTable& table, const Prefix& prefix) {
   std::uint64_t total = prefix.header_bytes;
-  for (const auto& entry : body.sections) {
+  for (const auto& entry : table.sections()) {
     const auto sum = CheckedAdd(total, entry.bytes);
     if (!sum || *sum > prefix.frame_bytes) {
       return Corrupt("section " + std::string(SectionName(entry.kind)) + " of " +
@@ -113,38 +116,46 @@ Status CheckSectionLengths(const HeaderBody& body, const Prefix& prefix) {
 }  // namespace
 
 bool HeaderChecksumHolds(std::span<const std::byte> header) {
-  std::vector<std::byte> hashed(header.begin(), header.end());
-  std::memset(hashed.data() + kChecksumOffset, 0, sizeof(std::uint64_t));
-  return Hash64(hashed) == PrefixField<std::uint64_t>(header, kChecksumOffset);
+  constexpr std::array<std::byte, sizeof(std::uint64_t)> kZeros{};
+  return Hash64(header.first(kChecksumOffset), kZeros,
+                header.subspan(kChecksumOffset + kZeros.size())) ==
+         PrefixField<std::uint64_t>(header, kChecksumOffset);
 }
 
 std::uint64_t SectionChecksum(SectionKind kind, std::span<const std::byte> bytes) {
   return Hash64(bytes, static_cast<std::uint64_t>(kind));
 }
 
-Result<FrameView> ReadFrame(std::span<const std::byte> bytes) {
+Result<const FrameView*> FrameReader::Read(std::span<const std::byte> bytes) {
   KVSERVE_ASSIGN(const Prefix prefix, ReadPrefix(bytes));
   const Bytes header = bytes.first(prefix.header_bytes);
   if (!HeaderChecksumHolds(header)) return Corrupt("header does not match its checksum");
-  KVSERVE_ASSIGN(auto body,
-                 DecodeHeaderBody(header.subspan(kPrefixBytes), prefix.version, prefix.features));
-  KVSERVE_TRY(CheckSectionLengths(body, prefix));
-  KVSERVE_TRY(CheckCanonical(body, header));
-  FrameView view;
-  view.frame_bytes = prefix.frame_bytes;
+  SectionTable table;
+  KVSERVE_TRY(DecodeHeaderBody(header.subspan(kPrefixBytes), prefix.version, prefix.features,
+                               view_.header, table));
+  KVSERVE_TRY(CheckSectionLengths(table, prefix));
+  KVSERVE_TRY(CheckCanonical(view_.header, table, header, canonical_));
+  view_.sections.clear();
+  view_.section_checksums.clear();
+  view_.frame_bytes = prefix.frame_bytes;
   std::size_t offset = prefix.header_bytes;
-  for (const auto& entry : body.sections) {
+  for (const auto& entry : table.sections()) {
     const Bytes section = bytes.subspan(offset, entry.bytes);
     offset += entry.bytes;
     if (SectionChecksum(entry.kind, section) != entry.checksum) {
       return Corrupt("section " + std::string(SectionName(entry.kind)) +
                      " does not match its checksum");
     }
-    view.sections.push_back({entry.kind, section});
-    view.section_checksums.push_back(entry.checksum);
+    view_.sections.push_back({entry.kind, section});
+    view_.section_checksums.push_back(entry.checksum);
   }
-  view.header = std::move(body.header);
-  return view;
+  return &view_;
+}
+
+Result<FrameView> ReadFrame(std::span<const std::byte> bytes) {
+  FrameReader reader;
+  KVSERVE_TRY(reader.Read(bytes));
+  return std::move(reader.view_);
 }
 
 }  // namespace kvserve

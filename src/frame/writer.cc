@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <string>
 
 #include "base/try.h"
@@ -47,13 +48,17 @@ Status WriteFrame(const FrameHeader& header, std::span<const Section> sections,
   }
   KVSERVE_TRY(CheckHeader(header));
   KVSERVE_TRY(CheckSections(sections));
-  std::vector<SectionEntry> entries;
+  SectionTable table;
+  std::uint64_t bytes = 0;
   for (const auto& section : sections) {
-    entries.push_back(
-        {section.kind, section.bytes.size(), SectionChecksum(section.kind, section.bytes)});
+    table.entries[table.count++] = {section.kind, section.bytes.size(),
+                                    SectionChecksum(section.kind, section.bytes)};
+    bytes += section.bytes.size();
   }
-  KVSERVE_ASSIGN(const auto encoded, EncodeHeader(header, entries));
-  out.insert(out.end(), encoded.begin(), encoded.end());
+  KVSERVE_TRY(EncodeHeader(header, table.sections(), out));
+  if (out.capacity() - out.size() < bytes) {
+    out.reserve(std::max(out.size() + bytes, 2 * out.capacity()));
+  }
   for (const auto& section : sections) {
     out.insert(out.end(), section.bytes.begin(), section.bytes.end());
   }

@@ -50,13 +50,6 @@ Status CheckRawSize(const FrameHeader& header, std::uint64_t max_raw_bytes) {
                        " bytes is over the limit of " + std::to_string(max_raw_bytes));
 }
 
-Result<FrameView> ReadTimed(std::span<const std::byte> bytes, StageSeconds* seconds) {
-  const auto start = Clock::now();
-  auto frame = ReadFrame(bytes);
-  if (seconds != nullptr) AddSeconds(kFrame, SecondsSince(start), *seconds);
-  return frame;
-}
-
 // The planes of the frame as views without data. `geometry` outlives them.
 void DescribePlanes(const FrameHeader& header, const KvGeometry& geometry, KvView& shapes) {
   shapes.geometry = &geometry;
@@ -114,6 +107,7 @@ struct FrameDecoder::State {
   CodecOptions options;
   Workers workers;
   Arena arena;
+  FrameReader reader;
   RecentChains chains;
   FastDecoder decoder;
   KvGeometry geometry;
@@ -125,21 +119,23 @@ Result<const KvView*> FrameDecoder::State::Resize(const FrameHeader& header, KvB
   layers.clear();
   for (const FrameLayer& layer : header.layers) layers.push_back({layer.layer, layer.tokens});
   KVSERVE_TRY(out.Resize(geometry, header.tokens, layers));
-  planes = out.view();
+  out.ViewInto(planes);
   return &planes;
 }
 
 Result<std::size_t> FrameDecoder::State::Decode(std::span<const std::byte> bytes,
                                                 const DecodeOptions& decode, KvBuffer& out,
                                                 StageSeconds* seconds) {
-  KVSERVE_ASSIGN(const FrameView frame, ReadTimed(bytes, seconds));
-  const FrameHeader& header = frame.header;
+  const auto start = Clock::now();
+  KVSERVE_ASSIGN(const FrameView* const frame, reader.Read(bytes));
+  if (seconds != nullptr) AddSeconds(kFrame, SecondsSince(start), *seconds);
+  const FrameHeader& header = frame->header;
   KVSERVE_TRY(CheckIdentity(decode.model, header.model, "model"));
   KVSERVE_TRY(CheckIdentity(decode.key, header.key, "key"));
   KVSERVE_ASSIGN(const Chain* const chain, chains.Find(header));
   KVSERVE_TRY(CheckArtefactNamed(header, *chain, options.calibration.get()));
   KVSERVE_TRY(CheckRawSize(header, decode.max_raw_bytes));
-  geometry = ModelGeometry(header);
+  ModelGeometry(header, geometry);
   FrameContext context;
   context.geometry = &geometry;
   context.tokens = header.tokens;
@@ -153,8 +149,8 @@ Result<std::size_t> FrameDecoder::State::Decode(std::span<const std::byte> bytes
   DescribePlanes(header, geometry, planes);
   const auto resize = [&] { return Resize(header, out); };
   KVSERVE_TRY(
-      decoder.Decode(*chain, FindSections(frame), context, planes, std::ref(resize), seconds));
-  return frame.frame_bytes;
+      decoder.Decode(*chain, FindSections(*frame), context, planes, std::ref(resize), seconds));
+  return frame->frame_bytes;
 }
 
 Result<FrameDecoder> FrameDecoder::Create(CodecOptions options) {

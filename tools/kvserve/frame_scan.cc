@@ -21,13 +21,16 @@ void Salvage(Bytes bytes, ScannedFrame& frame) {
   }
   const Bytes header = bytes.first(header_bytes);
   if (!HeaderChecksumHolds(header)) return;
-  auto body = DecodeHeaderBody(header.subspan(kPrefixBytes), kFrameVersion,
-                               PrefixField<std::uint64_t>(bytes, kFeaturesOffset));
-  if (!body) return;
-  frame.header = std::move(body->header);
+  FrameHeader parsed;
+  SectionTable table;
+  if (!DecodeHeaderBody(header.subspan(kPrefixBytes), kFrameVersion,
+                        PrefixField<std::uint64_t>(bytes, kFeaturesOffset), parsed, table)) {
+    return;
+  }
+  frame.header = std::move(parsed);
   if (frame_bytes <= bytes.size()) frame.frame_bytes = frame_bytes;
   Bytes rest = bytes.subspan(header_bytes);
-  for (const SectionEntry& entry : body->sections) {
+  for (const SectionEntry& entry : table.sections()) {
     ScannedSection section{entry.kind, entry.bytes, entry.checksum, false};
     const bool whole = entry.bytes <= rest.size();
     if (whole) {
