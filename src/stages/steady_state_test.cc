@@ -1,0 +1,123 @@
+// Encoders and decoders that have seen a shape take no memory for the frames that follow. A program
+// of its own, since it replaces operator new.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+#include "kvserve/codec.h"
+#include "pipeline/testing/chunk.h"
+
+namespace {
+
+std::atomic<bool> counting{false};
+std::atomic<std::size_t> allocations{0};
+
+void* Allocate(std::size_t bytes, std::size_t alignment) {
+  if (counting) ++allocations;
+  const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;
+  void* memory = std::aligned_alloc(alignment, rounded == 0 ? alignment : rounded);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+
+}  // namespace
+
+void* operator new(std::size_t bytes) {
+  return Allocate(bytes, alignof(std::max_align_t));
+}
+void* operator new[](std::size_t bytes) {
+  return Allocate(bytes, alignof(std::max_align_t));
+}
+void* operator new(std::size_t bytes, std::align_val_t alignment) {
+  return Allocate(bytes, static_cast<std::size_t>(alignment));
+}
+void* operator new[](std::size_t bytes, std::align_val_t alignment) {
+  return Allocate(bytes, static_cast<std::size_t>(alignment));
+}
+void operator delete(void* memory) noexcept {
+  std::free(memory);
+}
+void operator delete[](void* memory) noexcept {
+  std::free(memory);
+}
+void operator delete(void* memory, std::size_t) noexcept {
+  std::free(memory);
+}
+void operator delete[](void* memory, std::size_t) noexcept {
+  std::free(memory);
+}
+void operator delete(void* memory, std::align_val_t) noexcept {
+  std::free(memory);
+}
+void operator delete[](void* memory, std::align_val_t) noexcept {
+  std::free(memory);
+}
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
+  std::free(memory);
+}
+void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept {
+  std::free(memory);
+}
+
+namespace kvserve {
+namespace {
+
+template <typename Work>
+std::size_t AllocationsOf(const Work& work) {
+  allocations = 0;
+  counting = true;
+  work();
+  counting = false;
+  return allocations;
+}
+
+TEST(SteadyState, TheCounterCounts) {
+  EXPECT_GT(AllocationsOf([] { delete new std::vector<int>(5); }), 1U);
+}
+
+class SteadyState : public ::testing::TestWithParam<const char*> {};
+
+// The frames of a long prompt: the same shapes, other tokens and values. The first frame, which has
+// token 0, has shapes of its own.
+TEST_P(SteadyState, TakesNoMemoryForFramesOfKnownShapes) {
+  const Profile profile = ParseProfile(GetParam()).value();
+  const KvGeometry geometry = testing::MakeGeometry(
+      DType::kBFloat16, {{3, 64, 64}, {3, 64, 64}, {2, 128, 80, 50}, {1, 576, 0}});
+  constexpr std::uint32_t kTokens = 100;
+  std::vector<KvBuffer> chunks;
+  for (std::uint32_t i = 0; i < 8; ++i) {
+    chunks.push_back(testing::MakeChunk(geometry, {kTokens * i, kTokens * (i + 1)}, 0, i));
+  }
+  for (const std::uint32_t threads : {1U, 2U}) {
+    FrameEncoder encoder = FrameEncoder::Create(profile, {.threads = threads}).value();
+    FrameDecoder decoder = FrameDecoder::Create({.threads = threads}).value();
+    std::vector<std::byte> frame;
+    KvBuffer decoded;
+    StageSeconds encode_seconds;
+    StageSeconds decode_seconds;
+    for (std::size_t i = 0; i < chunks.size(); ++i) {
+      const ConstKvView view = std::as_const(chunks[i]).view();
+      frame.clear();
+      frame.reserve(2 * RawBytes(view) + 65536);  // growth of `out` is the caller's
+      const std::size_t encoding = AllocationsOf([&] {
+        if (!encoder.Encode(view, {.prompt_tokens = 800}, frame, &encode_seconds)) std::abort();
+      });
+      const std::size_t decoding = AllocationsOf([&] {
+        if (!decoder.Decode(frame, {}, decoded, &decode_seconds)) std::abort();
+      });
+      if (i < 4) continue;
+      EXPECT_EQ(encoding, 0U) << "frame " << i << ", " << threads << " threads";
+      EXPECT_EQ(decoding, 0U) << "frame " << i << ", " << threads << " threads";
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Profiles, SteadyState,
+                         ::testing::Values("hadamard|uniform:k_levels=16,v_levels=8|rans",
+                                           "hadamard|uniform:k_levels=16,v_levels=8|none",
+                                           "lossless", "none"));
+
+}  // namespace
+}  // namespace kvserve
