@@ -10,18 +10,18 @@ namespace kvserve {
 namespace {
 
 // One frame there and back; adds sizes and times to `score`.
-Status RoundTrip(const KvBuffer& frame, const Profile& profile, const EncodeOptions& options,
-                 KvBuffer& decoded, PromptScore& score) {
+Status RoundTrip(const KvBuffer& frame, const EncodeOptions& options, FrameEncoder& encoder,
+                 FrameDecoder& decoder, KvBuffer& decoded, PromptScore& score) {
   const ConstKvView view = frame.view();
   std::vector<std::byte> wire;
   {
     const ScopedTimer timer(score.encode_s);
-    KVSERVE_TRY(EncodeFrame(view, profile, options, wire));
+    KVSERVE_TRY(encoder.Encode(view, options, wire));
   }
   {
     const ScopedTimer timer(score.decode_s);
     KVSERVE_ASSIGN([[maybe_unused]] const std::size_t length,
-                   DecodeFrame(wire, {.model = options.model, .key = options.key}, decoded));
+                   decoder.Decode(wire, {.model = options.model, .key = options.key}, decoded));
   }
   score.raw_bytes += RawBytes(view);
   score.wire_bytes += wire.size();
@@ -31,8 +31,12 @@ Status RoundTrip(const KvBuffer& frame, const Profile& profile, const EncodeOpti
 }  // namespace
 
 EngineEvaluator::EngineEvaluator(Engine& engine, LmOptions options,
-                                 std::function<void(std::size_t, std::size_t)> progress)
-    : engine_(engine), options_(options), progress_(std::move(progress)) {}
+                                 std::function<void(std::size_t, std::size_t)> progress,
+                                 CodecOptions codec)
+    : engine_(engine),
+      options_(options),
+      progress_(std::move(progress)),
+      codec_(std::move(codec)) {}
 
 Status EngineEvaluator::AddTexts(std::span<const Record> records, std::size_t limit) {
   const std::size_t wanted = std::size_t{options_.context_tokens} + options_.scored_tokens;
@@ -70,10 +74,12 @@ Result<PromptScore> EngineEvaluator::ScoreProfile(const Prompt& prompt, const Pr
   EncodeOptions options;
   options.model = engine_.info().fingerprint;
   options.prompt_tokens = options_.context_tokens;
+  KVSERVE_ASSIGN(FrameEncoder encoder, FrameEncoder::Create(profile, codec_));
+  KVSERVE_ASSIGN(FrameDecoder decoder, FrameDecoder::Create(codec_));
   std::vector<KvBuffer> decoded(frames.size());
   for (std::size_t i = 0; i < frames.size(); ++i) {
     options.key = PrefixKey(options.model, std::span(prompt.tokens).first(frames[i].tokens().end));
-    KVSERVE_TRY(RoundTrip(frames[i], profile, options, decoded[i], score));
+    KVSERVE_TRY(RoundTrip(frames[i], options, encoder, decoder, decoded[i], score));
   }
   const auto scored = std::span(prompt.tokens).subspan(options_.context_tokens);
   KVSERVE_ASSIGN(const auto logits, ScoreBehind(engine_, decoded, scored));

@@ -9,6 +9,7 @@
 #include "evaluation/lm_prompt.h"
 #include "evaluation/profile_score.h"
 #include "evaluation/record.h"
+#include "kvserve/codec.h"
 #include "kvserve/view.h"
 
 namespace kvserve {
@@ -16,9 +17,10 @@ namespace kvserve {
 class EngineEvaluator final : public Evaluator {
  public:
   // `engine` outlives this. Its sequences hold context_tokens + scored_tokens. `progress` gets the
-  // steps done and their number.
+  // steps done and their number. Frames are coded as `codec` says.
   EngineEvaluator(Engine& engine, LmOptions options,
-                  std::function<void(std::size_t, std::size_t)> progress = {});
+                  std::function<void(std::size_t, std::size_t)> progress = {},
+                  CodecOptions codec = {});
 
   // Takes the first context + scored tokens of each text, at most `limit` of them (0: all); shorter
   // texts are skipped. kBadInput when none is long enough.
@@ -45,6 +47,7 @@ class EngineEvaluator final : public Evaluator {
   Engine& engine_;
   LmOptions options_;
   std::function<void(std::size_t, std::size_t)> progress_;
+  CodecOptions codec_;
   std::vector<Prompt> prompts_;
   std::size_t skipped_ = 0;
 };

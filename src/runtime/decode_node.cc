@@ -136,7 +136,8 @@ Result<KvTransferReport> DecodeNode::Fetch(std::span<const Token> tokens,
                                            const std::string& profile, SequenceId sequence,
                                            RequestScope& scope,
                                            const std::function<bool()>& alive) {
-  const KvTransferOptions options{profile, options_.chunk_tokens, options_.stall_s};
+  const KvTransferOptions options{profile, options_.chunk_tokens, options_.stall_s,
+                                  options_.calibration};
   bool allow_idle = true;
   for (;;) {
     KVSERVE_ASSIGN(auto peer, peers_->Acquire(scope.deadline(), allow_idle));

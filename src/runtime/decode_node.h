@@ -30,6 +30,7 @@ struct DecodeNodeOptions {
   double deadline_s = 300.0;       // per request
   double stall_s = 30.0;           // KvTransferOptions
   double first_backoff_s = 0.25;   // PeerPoolOptions
+  std::shared_ptr<const CalibrationArtefact> calibration;  // for frames that name one
 };
 
 struct GenerateRequest {

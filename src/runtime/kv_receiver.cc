@@ -43,6 +43,10 @@ class Receiver {
   }
 
   Result<KvTransferReport> Run() {
+    // One thread: the engine's threads and the peer's have the other cores.
+    KVSERVE_ASSIGN(auto decoder,
+                   FrameDecoder::Create({.threads = 1, .calibration = options_.calibration}));
+    decoder_.emplace(std::move(decoder));
     KVSERVE_TRY(SendRequest());
     std::thread receiver([this] { ReceiveLoop(); });
     Status status = Consume();
@@ -177,12 +181,12 @@ class Receiver {
   }
 
   // The frame's own checksums say that it is intact; these checks say that it is the right one.
-  [[nodiscard]] Status DecodeInto(const Chunk& chunk, KvBuffer& kv) const {
+  [[nodiscard]] Status DecodeInto(const Chunk& chunk, KvBuffer& kv) {
     const ModelInfo& model = worker_.info();
     const DecodeOptions options{model.fingerprint,
                                 PrefixKey(model.fingerprint, tokens_.first(chunk.info.tokens.end)),
                                 2 * ChunkRawBytes() + (1 << 20)};
-    KVSERVE_ASSIGN(const std::size_t used, DecodeFrame(chunk.frame, options, kv));
+    KVSERVE_ASSIGN(const std::size_t used, decoder_->Decode(chunk.frame, options, kv));
     if (used != chunk.frame.size()) {
       return MakeError(ErrorCode::kCorruptData, "bytes follow the frame of a chunk");
     }
@@ -262,6 +266,7 @@ class Receiver {
   std::optional<Error> receive_error_;  // the receiver's until messages_ is closed
   BoundedQueue<Message> messages_{kQueuedMessages};
   BoundedQueue<Message> spare_{kQueuedMessages + 2};  // payloads to receive into again
+  std::optional<FrameDecoder> decoder_;
   std::optional<Injection> injection_;
 };
 

@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 
+#include "kvserve/calibration.h"
 #include "net/connection.h"
 #include "runtime/buffer_pool.h"
 #include "runtime/engine_worker.h"
@@ -17,6 +19,7 @@ struct KvTransferOptions {
   std::string profile;
   std::uint32_t chunk_tokens = 256;
   double stall_s = 30.0;  // no byte from the peer for so long: the transfer has failed
+  std::shared_ptr<const CalibrationArtefact> calibration;  // for frames that name one
 };
 
 struct KvTransferReport {

@@ -124,8 +124,8 @@ void PrefillNode::Serve(Peer& peer) {
     connection.Finish(After(1.0));
     return;
   }
-  const PrefillResources resources{worker_,  gate_,     buffers_,
-                                   metrics_, stopping_, options_.chunk_tokens};
+  const PrefillResources resources{
+      worker_, gate_, buffers_, metrics_, stopping_, options_.chunk_tokens, options_.calibration};
   RunPrefillSession(resources, {options_.idle_s, options_.max_request_s}, connection);
 }
 

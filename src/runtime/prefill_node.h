@@ -8,6 +8,7 @@
 #include <mutex>
 #include <thread>
 
+#include "kvserve/calibration.h"
 #include "net/handshake.h"
 #include "net/listener.h"
 #include "runtime/buffer_pool.h"
@@ -27,6 +28,7 @@ struct PrefillNodeOptions {
   double idle_s = 600.0;               // a connection without a request is closed after this
   double max_request_s = 3600.0;       // bound for requests that state no deadline
   double pace_bytes_per_s = 0.0;  // limits what is sent, all connections together; 0: unlimited
+  std::shared_ptr<const CalibrationArtefact> calibration;  // for profiles that need one
 };
 
 // Each connection has one thread that reads; a request adds one that computes, one that encodes and

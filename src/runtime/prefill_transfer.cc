@@ -71,8 +71,15 @@ class Transfer {
                          "token " + std::to_string(token) + " is not in the vocabulary");
       }
     }
-    KVSERVE_ASSIGN(profile_, ParseProfile(request_.profile));
+    KVSERVE_ASSIGN(const Profile profile, ParseProfile(request_.profile));
+    KVSERVE_ASSIGN(auto encoder, FrameEncoder::Create(profile, Codec()));
+    encoder_.emplace(std::move(encoder));
     return {};
+  }
+
+  // One thread: the engine's threads and the peer's have the other cores.
+  [[nodiscard]] CodecOptions Codec() const {
+    return {.threads = 1, .calibration = resources_.calibration};
   }
 
   [[nodiscard]] Status Stream() {
@@ -142,13 +149,13 @@ class Transfer {
     const Fingerprint& model = resources_.worker.info().fingerprint;
     const EncodeOptions options{model, PrefixKey(model, prefix), total_tokens_};
     BeginChunk(payload);
-    Status status = EncodeFrame(view, profile_, options, payload);
+    Status status = encoder_->Encode(view, options, payload);
     if (!status && status.error().code == ErrorCode::kBadInput) {
       // A value no lossy stage can take (NaN, infinity): such a chunk is sent as it is.
       ++end_.fallbacks;
       KVSERVE_ASSIGN(const Profile lossless, ParseProfile("lossless"));
       BeginChunk(payload);
-      status = EncodeFrame(view, lossless, options, payload);
+      status = EncodeFrame(view, lossless, options, payload, nullptr, Codec());
     }
     KVSERVE_TRY(status);
     chunk.info.raw_bytes = RawBytes(view);
@@ -204,7 +211,7 @@ class Transfer {
   RequestScope& scope_;
   const std::uint32_t total_tokens_;
   std::uint32_t chunks_ = 0;
-  Profile profile_;
+  std::optional<FrameEncoder> encoder_;
   TransferEnd end_;  // the encoder's until it has been joined
   // Shared with the scope, which may fail after this object has gone.
   std::shared_ptr<Queues> queues_ = std::make_shared<Queues>();

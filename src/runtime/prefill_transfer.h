@@ -3,7 +3,9 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 
+#include "kvserve/calibration.h"
 #include "net/connection.h"
 #include "net/messages.h"
 #include "runtime/buffer_pool.h"
@@ -22,6 +24,7 @@ struct PrefillResources {
   NodeMetrics& metrics;
   const std::atomic<bool>& stopping;  // seen at the next chunk border
   std::uint32_t max_chunk_tokens;
+  std::shared_ptr<const CalibrationArtefact> calibration;  // null: none
 };
 
 // Blocks until the transfer has ended, in this thread and two of its own; the only sender on

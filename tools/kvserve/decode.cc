@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/try.h"
+#include "codec_arguments.h"
 #include "codec_report.h"
 #include "command.h"
 #include "frame_sequence.h"
@@ -21,11 +22,13 @@ struct Arguments {
   std::string output;
   std::string dtype;
   bool clamp = false;
+  CodecArguments codec;
 };
 
 // Decodes all frames into `output`; returns the number of clamped values.
 Result<std::uint64_t> DecodeFrames(std::span<const std::byte> bytes, const FrameSequence& sequence,
-                                   DType dtype, KvFileWriter& output, CodecReport& report) {
+                                   DType dtype, FrameDecoder& decoder, KvFileWriter& output,
+                                   CodecReport& report) {
   Progress progress("decode", sequence.frame_begin.size());
   KvBuffer chunk;
   KvBuffer converted;
@@ -34,7 +37,7 @@ Result<std::uint64_t> DecodeFrames(std::span<const std::byte> bytes, const Frame
     const std::size_t offset = sequence.frame_begin[i];
     {
       const ScopedTimer timer(report.seconds);
-      const auto used = DecodeFrame(bytes.subspan(offset), {}, chunk, &report.stage_seconds);
+      const auto used = decoder.Decode(bytes.subspan(offset), {}, chunk, &report.stage_seconds);
       if (!used) return FrameError(i, offset, used.error());
     }
     const KvBuffer* result = &chunk;
@@ -66,12 +69,15 @@ Status DecodeFile(const Arguments& arguments, DType dtype, std::span<const std::
     info.model = {};
     info.key = {};
   }
+  KVSERVE_ASSIGN(const CodecOptions codec, LoadCodecOptions(arguments.codec));
+  KVSERVE_ASSIGN(FrameDecoder decoder, FrameDecoder::Create(codec));
   KVSERVE_ASSIGN(KvFileWriter output, KvFileWriter::Create(arguments.output, info));
   CodecReport report;
   report.raw_bytes = RawBytes(sequence.info);
   report.wire_bytes = bytes.size();
   report.frames = sequence.frame_begin.size();
-  KVSERVE_ASSIGN(const std::uint64_t clamped, DecodeFrames(bytes, sequence, dtype, output, report));
+  KVSERVE_ASSIGN(const std::uint64_t clamped,
+                 DecodeFrames(bytes, sequence, dtype, decoder, output, report));
   if (clamped > 0 && !arguments.clamp) {
     return MakeError(ErrorCode::kBadInput,
                      std::to_string(clamped) + " values are beyond the range of " +
@@ -116,6 +122,7 @@ void AddDecode(CLI::App& app, Invocation& invocation) {
       .add_flag("--clamp", arguments->clamp,
                 "Limit values beyond the range of --dtype and count them, instead of failing")
       ->needs(dtype);
+  AddCodecOptions(command, arguments->codec);
   AddJsonFlag(command, invocation);
   command.footer(
       "Converted values lose the model fingerprint, which covers the type.\n"

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/try.h"
+#include "codec_arguments.h"
 #include "codec_report.h"
 #include "command.h"
 #include "frame_tokens.h"
@@ -19,11 +20,12 @@ namespace {
 struct Arguments {
   std::string profile;
   std::string frame_tokens = "256";
+  CodecArguments codec;
   std::string input;
   std::string output;
 };
 
-Status EncodeFile(const KvFileReader& input, const Profile& profile, std::uint32_t frame_tokens,
+Status EncodeFile(const KvFileReader& input, FrameEncoder& encoder, std::uint32_t frame_tokens,
                   OutputFile& output, CodecReport& report) {
   const KvFileInfo& info = input.info();
   Progress progress("encode", info.tokens.size());
@@ -40,7 +42,7 @@ Status EncodeFile(const KvFileReader& input, const Profile& profile, std::uint32
     {
       const ScopedTimer timer(report.seconds);
       KVSERVE_TRY(
-          EncodeFrame(std::as_const(chunk).view(), profile, options, frame, &report.stage_seconds));
+          encoder.Encode(std::as_const(chunk).view(), options, frame, &report.stage_seconds));
     }
     KVSERVE_TRY(output.Append(frame));
     report.wire_bytes += frame.size();
@@ -54,6 +56,8 @@ Status RunEncode(const Arguments& arguments, const Invocation& invocation) {
   // Usage first: a wrong profile must not cost the reading of a large file.
   KVSERVE_ASSIGN(const std::uint32_t frame_tokens, ParseFrameTokens(arguments.frame_tokens));
   KVSERVE_ASSIGN(const Profile profile, LoadProfile(arguments.profile));
+  KVSERVE_ASSIGN(const CodecOptions codec, LoadCodecOptions(arguments.codec));
+  KVSERVE_ASSIGN(FrameEncoder encoder, FrameEncoder::Create(profile, codec));
   KVSERVE_ASSIGN(const KvFileReader input, KvFileReader::Open(arguments.input));
   if (input.info().tokens.empty()) {
     return MakeError(ErrorCode::kBadInput, arguments.input + " holds no tokens");
@@ -61,7 +65,7 @@ Status RunEncode(const Arguments& arguments, const Invocation& invocation) {
   KVSERVE_ASSIGN(OutputFile output, OutputFile::Create(arguments.output));
   CodecReport report;
   report.raw_bytes = RawBytes(input.info());
-  if (auto status = EncodeFile(input, profile, frame_tokens, output, report); !status) {
+  if (auto status = EncodeFile(input, encoder, frame_tokens, output, report); !status) {
     return MakeError(status.error().code, arguments.input + ": " + status.error().message);
   }
   KVSERVE_TRY(output.Commit());
@@ -87,6 +91,7 @@ void AddEncode(CLI::App& app, Invocation& invocation) {
   command.add_option("--profile", arguments->profile, kProfileHelp)->required();
   command.add_option("--frame-tokens", arguments->frame_tokens, "Tokens per frame, or 'all'")
       ->capture_default_str();
+  AddCodecOptions(command, arguments->codec);
   AddJsonFlag(command, invocation);
   command.footer(
       "Examples:\n"

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/try.h"
+#include "codec_arguments.h"
 #include "command.h"
 #include "engine/llama/llama_engine.h"
 #include "engine/llama/process.h"
@@ -25,6 +26,7 @@ struct Arguments {
   std::string frame_tokens = "256";
   LmOptions options;
   std::string cache_dtype;
+  std::string calibration;
   std::vector<std::string> data;
   std::size_t limit = 0;
 };
@@ -116,6 +118,9 @@ Status RunEvaluate(const Arguments& arguments, const Invocation& invocation) {
     KVSERVE_ASSIGN(auto profile, LoadProfile(text));
     profiles.push_back(std::move(profile));
   }
+  CodecOptions codec;
+  KVSERVE_ASSIGN(codec.calibration, LoadArtefact(arguments.calibration));
+  for (const Profile& profile : profiles) KVSERVE_TRY(FrameEncoder::Create(profile, codec));
   std::vector<Record> records;
   for (const std::string& path : arguments.data) {
     KVSERVE_ASSIGN(auto read, ReadRecords(path));
@@ -123,10 +128,11 @@ Status RunEvaluate(const Arguments& arguments, const Invocation& invocation) {
   }
   KVSERVE_ASSIGN(const auto engine, Open(arguments, options));
   std::unique_ptr<Progress> progress;
-  EngineEvaluator evaluator(*engine, options, [&](std::size_t done, std::size_t steps) {
+  const auto show = [&](std::size_t done, std::size_t steps) {
     if (!progress) progress = std::make_unique<Progress>("evaluate", steps);
     progress->Set(done);
-  });
+  };
+  EngineEvaluator evaluator(*engine, options, show, codec);
   KVSERVE_TRY(evaluator.AddTexts(records, arguments.limit));
   KVSERVE_ASSIGN(const auto scores, evaluator.Evaluate(profiles));
   progress.reset();
@@ -153,6 +159,7 @@ void AddOptions(CLI::App& command, Arguments& arguments) {
       ->capture_default_str();
   command.add_option("--limit", arguments.limit, "Texts to score at most; 0: all")
       ->capture_default_str();
+  AddCalibrationOption(command, arguments.calibration);
   command.add_option("--cache-dtype", arguments.cache_dtype,
                      "Type of the cache: float16 (default), bfloat16 or float32");
 }

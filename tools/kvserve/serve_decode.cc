@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/try.h"
+#include "codec_arguments.h"
 #include "kvserve/codec.h"
 #include "runtime/completion_server.h"
 #include "runtime/decode_node.h"
@@ -26,6 +27,7 @@ struct Arguments {
   std::string http;
   std::string profile;
   std::string token_file;
+  std::string calibration;
   double deadline_s = 300.0;
   double stall_s = 30.0;
   std::uint32_t max_waiting = 16;
@@ -41,6 +43,7 @@ Result<DecodeNodeOptions> CheckNode(const Arguments& arguments) {
   options.stall_s = arguments.stall_s;
   KVSERVE_TRY(ParseProfile(options.profile));
   KVSERVE_ASSIGN(options.token, ReadToken(arguments.token_file));
+  KVSERVE_ASSIGN(options.calibration, LoadArtefact(arguments.calibration));
   if (arguments.prefill.empty()) {
     if (arguments.profile.empty()) return options;
     return MakeError(ErrorCode::kInvalidArgument,
@@ -124,6 +127,7 @@ void AddServeDecode(CLI::App& serve, Invocation& invocation) {
       ->required();
   command->add_option("--profile", arguments->profile,
                       "How KV is encoded unless a request says otherwise (default: lossless)");
+  AddCalibrationOption(*command, arguments->calibration);
   command->add_option("--token-file", arguments->token_file,
                       "File with the shared token: for the prefill node, and as bearer token of an "
                       "--http address beyond loopback");

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "base/try.h"
+#include "codec_arguments.h"
 #include "runtime/completion_server.h"
 #include "runtime/prefill_node.h"
 #include "serve_nodes.h"
@@ -17,6 +18,7 @@ struct Arguments {
   std::string listen;
   std::string http;
   std::string token_file;
+  std::string calibration;
   double pace_mbps = 0.0;
   std::uint32_t max_connections = 64;
 };
@@ -36,6 +38,7 @@ Status Run(const Arguments& arguments) {
   options.chunk_tokens = arguments.engine.chunk_tokens;
   options.sequences = arguments.engine.sequences;
   options.max_connections = arguments.max_connections;
+  KVSERVE_ASSIGN(options.calibration, LoadArtefact(arguments.calibration));
   options.pace_bytes_per_s = arguments.pace_mbps * 1e6 / 8;
 
   HoldStopSignals();
@@ -68,6 +71,7 @@ void AddServePrefill(CLI::App& serve, Invocation& invocation) {
   command->add_option("--http", arguments->http, "HOST:PORT for /healthz and /metrics");
   command->add_option("--token-file", arguments->token_file,
                       "File with the shared token; required beyond loopback");
+  AddCalibrationOption(*command, arguments->calibration);
   command
       ->add_option("--pace-mbps", arguments->pace_mbps,
                    "Send at most this many Mbit/s, all connections together; 0: no limit")
