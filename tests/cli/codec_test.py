@@ -39,15 +39,32 @@ class CodecTest(cli_case.CliCase):
                     self.assertEqual(kv_sample.read(self.out), kv_sample.read(self.kv))
                     self.assertTrue(self.succeed_json("compare", self.kv, self.out)["bit_exact"])
 
+    def test_threads_change_no_byte(self):
+        kv_sample.write_random(self.kv)
+        self.encode(LOSSY[0], "--threads", "1")
+        one = self.frames.read_bytes()
+        self.encode(LOSSY[0], "--threads", "3")
+        self.assertEqual(self.frames.read_bytes(), one)
+        self.decode("--threads", "1")
+        values = kv_sample.read(self.out)
+        self.decode("--threads", "3")
+        self.assertEqual(kv_sample.read(self.out), values)
+
+    def test_a_profile_that_needs_an_artefact_is_refused_before_the_file_is_read(self):
+        result = self.run_tool("encode", "--profile", "affine:source=calibrated|uniform|rans",
+                               self.folder / "missing.safetensors", "-o", self.frames)
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("needs a calibration artefact, and none was given", result.stderr)
+
     def test_reports_add_up(self):
         kv_sample.write_random(self.kv)
-        encoded = self.encode(LOSSY[0], "--frame-tokens", "8")
+        encoded = self.encode(LOSSY[0], "--frame-tokens", "8", "--threads", "1")
         raw = 2 * 2 * 20 * 2 * 64 * 2
         wire = self.frames.stat().st_size
         self.assertEqual((encoded["raw_bytes"], encoded["wire_bytes"]), (raw, wire))
         self.assertEqual(encoded["compression_ratio"], raw / wire)
         self.assertEqual(encoded["frames"], 3)
-        decoded = self.decode()
+        decoded = self.decode("--threads", "1")
         self.assertEqual((decoded["raw_bytes"], decoded["wire_bytes"]), (raw, wire))
         for document, total in ((encoded, "encode_s"), (decoded, "decode_s")):
             self.assertLessEqual({"hadamard", "uniform", "rans"}, set(document["stages_s"]))
