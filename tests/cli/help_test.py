@@ -42,7 +42,7 @@ class HelpTest(cli_case.CliCase):
                 ["stages", "extra"],
                 encode,
                 ["encode", "--profile", "none", "-o", "x.kvs"],
-                [*encode, "--profile", "none", "--calib", "c.calib"],
+                [*encode, "--profile", "none", "--calibre", "c.calib"],
                 [*encode, "--profile", "none", "--frame-tokens", "0"],
                 [*encode, "--profile", "none", "--frame-tokens", "-1"],
                 [*encode, "--profile", "none", "--frame-tokens", "16777217"],
