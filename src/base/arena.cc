@@ -76,6 +76,15 @@ void Arena::Reset() {
   used_ = 0;
 }
 
+void Arena::ResetAndReserve(std::size_t bytes) {
+  Reset();
+  if (capacity() >= bytes) return;
+  std::unique_ptr<std::byte, Free> larger(Allocate(bytes, kAlignment));
+  blocks_.clear();
+  blocks_.push_back({std::move(larger), bytes});
+  Forbid(blocks_.back().bytes.get(), bytes);
+}
+
 std::size_t Arena::capacity() const {
   std::size_t total = 0;
   for (const Block& block : blocks_) total += block.size;

@@ -44,6 +44,8 @@ class Arena {
 
   // Takes everything back; what was given out is invalid from now on.
   void Reset();
+  // The same, and holds at least so many bytes from now on. Throws std::bad_alloc.
+  void ResetAndReserve(std::size_t bytes);
   // Bytes held from the system.
   [[nodiscard]] std::size_t capacity() const;
 

@@ -41,5 +41,17 @@ TEST(Arena, ImpossibleSizesThrow) {
   EXPECT_EQ(arena.TakeZeroed<int>(7)[6], 0);
 }
 
+TEST(Arena, ReservesWhatWorkWillNeed) {
+  Arena arena;
+  (void)arena.Take<std::byte>(100);
+  arena.ResetAndReserve(1 << 20);
+  EXPECT_GE(arena.capacity(), std::size_t{1} << 20);
+  const std::size_t held = arena.capacity();
+  (void)arena.Take<std::byte>((1 << 20) - 4096);
+  EXPECT_EQ(arena.capacity(), held);
+  arena.ResetAndReserve(10);
+  EXPECT_EQ(arena.capacity(), held);
+}
+
 }  // namespace
 }  // namespace kvserve

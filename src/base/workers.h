@@ -49,6 +49,7 @@ class Workers {
   static Status Guarded(const Work& work, std::size_t item, Arena& scratch);
   void Serve(std::size_t worker);
   void TakeItems(std::size_t worker);
+  void LevelArenas();
 
   std::vector<std::unique_ptr<Arena>> arenas_;  // [worker]; 0 is the caller's
   std::mutex mutex_;
