@@ -8,29 +8,21 @@
 #include <cstring>
 
 #include "kernels/convert/finite_convert.h"
+#include "kernels/convert/magnitude.h"
 
 namespace kvserve {
 namespace {
 
 // Magnitudes as bits, which order like the numbers, infinity and NaN last.
 constexpr std::uint32_t kMagnitude = 0x7FFFFFFFU;
-constexpr std::uint32_t kLargestBits = std::bit_cast<std::uint32_t>(FLT_MAX);
-constexpr std::uint32_t kBoundBits = std::bit_cast<std::uint32_t>(kLargestCoefficient);
 
 bool Above(std::uint32_t bits, float value) {
   return (std::bit_cast<std::uint32_t>(value) & kMagnitude) > bits;
 }
 
-// No early exit: one pass of comparisons that vectorises even for SSE2, since planes are usually
-// good.
-bool NoneAbove(std::uint32_t bits, std::span<const float> values) {
-  std::uint32_t found = 0;
-  for (const float value : values) found |= Above(bits, value) ? 1U : 0U;
-  return found == 0;
-}
-
-std::optional<std::size_t> FindAbove(std::uint32_t bits, std::span<const float> values) {
-  if (NoneAbove(bits, values)) return std::nullopt;
+std::optional<std::size_t> FindAbove(float bound, std::span<const float> values) {
+  if (MagnitudesWithin(bound, values)) return std::nullopt;
+  const auto bits = std::bit_cast<std::uint32_t>(bound);
   const auto first = std::find_if(values.begin(), values.end(),
                                   [bits](float value) { return Above(bits, value); });
   return static_cast<std::size_t>(first - values.begin());
@@ -196,15 +188,15 @@ bool StoreFloats(std::span<const float> values, const PlaneView& plane) {
 }
 
 bool AllBounded(std::span<const float> values) {
-  return NoneAbove(kBoundBits, values);
+  return MagnitudesWithin(kLargestCoefficient, values);
 }
 
 std::optional<std::size_t> FindUnbounded(std::span<const float> values) {
-  return FindAbove(kBoundBits, values);
+  return FindAbove(kLargestCoefficient, values);
 }
 
 std::optional<std::size_t> FindNonFinite(std::span<const float> values) {
-  return FindAbove(kLargestBits, values);
+  return FindAbove(FLT_MAX, values);
 }
 
 }  // namespace kvserve
