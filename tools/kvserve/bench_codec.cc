@@ -1,6 +1,6 @@
 // kvserve bench codec: encoding and decoding beside memcpy.
-#include <cstdlib>
-#include <map>
+#include <algorithm>
+#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -16,6 +16,7 @@
 #include "kernels/isa/isa.h"
 #include "kv_source.h"
 #include "profile_argument.h"
+#include "progress.h"
 
 namespace kvserve::tool {
 namespace {
@@ -83,12 +84,36 @@ std::vector<std::function<Result<KvSet>()>> Sources(const Arguments& arguments) 
           [] { return SyntheticSet(); }};
 }
 
+// At most: frames that hold the whole request fall together.
+std::uint64_t RowsOf(std::span<const CodecCase> cases, const BenchOptions& options) {
+  std::uint64_t rows = 0;
+  for (const CodecCase& work : cases) rows += work.threads.size();
+  return rows * std::max<std::size_t>(1, options.isas.size());
+}
+
 Status MeasureMemory(const Arguments& arguments, std::span<const std::uint32_t> threads,
                      CodecRows& rows) {
   for (const std::uint32_t count : threads) {
     KVSERVE_ASSIGN(const Rate rate,
                    MeasureMemcpy(arguments.memcpy_bytes, count, arguments.seconds));
     rows.AddMemcpy(count, arguments.memcpy_bytes, rate);
+  }
+  return {};
+}
+
+Status MeasureAll(const Arguments& arguments, const std::vector<CodecCase>& cases,
+                  const BenchOptions& options, CodecRows& rows) {
+  const auto sources = Sources(arguments);
+  Progress progress("bench codec", sources.size() * RowsOf(cases, options));
+  std::uint64_t done = 0;
+  for (const auto& source : sources) {
+    KVSERVE_ASSIGN(const KvSet data, source());
+    // After the first data: a file that cannot be read must not cost the time.
+    if (done == 0) KVSERVE_TRY(MeasureMemory(arguments, cases.front().threads, rows));
+    KVSERVE_TRY(RunCodecBench(data, cases, options, [&](const CodecRow& row) {
+      rows.Add(row);
+      progress.Set(++done);
+    }));
   }
   return {};
 }
@@ -104,15 +129,7 @@ Status RunBenchCodec(const Arguments& arguments, const Invocation& invocation) {
   options.skip_unsupported = arguments.profiles.empty();
   KVSERVE_TRY(CheckIsas(options.isas));
   CodecRows rows;
-  bool first = true;
-  for (const auto& source : Sources(arguments)) {
-    KVSERVE_ASSIGN(const KvSet data, source());
-    // After the first data: a file that cannot be read must not cost the time.
-    if (std::exchange(first, false)) {
-      KVSERVE_TRY(MeasureMemory(arguments, cases.front().threads, rows));
-    }
-    KVSERVE_TRY(RunCodecBench(data, cases, options, [&](const CodecRow& row) { rows.Add(row); }));
-  }
+  KVSERVE_TRY(MeasureAll(arguments, cases, options, rows));
   rows.Print(invocation);
   return {};
 }

@@ -81,7 +81,11 @@ std::vector<std::string> DefaultProfiles() {
                                  "uniform|rans",
                                  "uniform|bitpack",
                                  kHeadlineProfile,
-                                 "hadamard|uniform|bitpack"};
+                                 "hadamard|uniform|bitpack",
+                                 "affine|uniform|rans",
+                                 "delta|uniform|rans",
+                                 "fp8",
+                                 "fp8|rans"};
   std::vector<std::string> names;
   for (const char* name : kNames) {
     if (ParseProfile(name)) names.emplace_back(name);
