@@ -2,10 +2,10 @@
 // of its own, since it replaces operator new.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <new>
+#include <vector>
 
 #include "kvserve/codec.h"
 #include "pipeline/testing/chunk.h"
@@ -75,22 +75,21 @@ std::size_t AllocationsOf(const Work& work) {
 }
 
 TEST(SteadyState, TheCounterCounts) {
-  EXPECT_GT(AllocationsOf([] { delete new std::vector<int>(5); }), 1U);
+  static const void* volatile seen;  // or a compiler leaves the allocation out
+  const auto allocate = [] {
+    const std::vector<int> values(5);
+    seen = values.data();
+  };
+  EXPECT_EQ(AllocationsOf(allocate), 1U);
+  EXPECT_NE(seen, nullptr);
 }
 
-// What a stage still takes per frame, which is to become nothing.
-struct Allowance {
-  const char* profile;
-  std::size_t encoding = 0;
-  std::size_t decoding = 0;
-};
-
-class SteadyState : public ::testing::TestWithParam<Allowance> {};
+class SteadyState : public ::testing::TestWithParam<const char*> {};
 
 // The frames of a long prompt: the same shapes, other tokens and values. The first frame, which has
 // token 0, has shapes of its own.
 TEST_P(SteadyState, TakesNoMemoryForFramesOfKnownShapes) {
-  const Profile profile = ParseProfile(GetParam().profile).value();
+  const Profile profile = ParseProfile(GetParam()).value();
   const KvGeometry geometry = testing::MakeGeometry(
       DType::kBFloat16, {{3, 64, 64}, {3, 64, 64}, {2, 128, 80, 50}, {1, 576, 0}});
   constexpr std::uint32_t kTokens = 100;
@@ -116,24 +115,16 @@ TEST_P(SteadyState, TakesNoMemoryForFramesOfKnownShapes) {
         if (!decoder.Decode(frame, {}, decoded, &decode_seconds)) std::abort();
       });
       if (i < 4) continue;
-      EXPECT_LE(encoding, GetParam().encoding) << "frame " << i << ", " << threads << " threads";
-      EXPECT_LE(decoding, GetParam().decoding) << "frame " << i << ", " << threads << " threads";
+      EXPECT_EQ(encoding, 0U) << "frame " << i << ", " << threads << " threads";
+      EXPECT_EQ(decoding, 0U) << "frame " << i << ", " << threads << " threads";
     }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Profiles, SteadyState,
-    ::testing::Values(Allowance{"hadamard|uniform:k_levels=16,v_levels=8|rans", 120, 30},
-                      Allowance{"hadamard|uniform:k_levels=16,v_levels=8|none"},
-                      Allowance{"lossless", 300, 40}, Allowance{"none"}),
-    [](const ::testing::TestParamInfo<Allowance>& profile) {
-      std::string name = profile.param.profile;
-      std::replace_if(
-          name.begin(), name.end(),
-          [](char c) { return c == '|' || c == ':' || c == '=' || c == ','; }, '_');
-      return name;
-    });
+INSTANTIATE_TEST_SUITE_P(Profiles, SteadyState,
+                         ::testing::Values("hadamard|uniform:k_levels=16,v_levels=8|rans",
+                                           "hadamard|uniform:k_levels=16,v_levels=8|none",
+                                           "lossless", "none"));
 
 }  // namespace
 }  // namespace kvserve
