@@ -1,5 +1,7 @@
 #include "kernels/affine/affine.h"
 
+#include <algorithm>
+
 #include "kernels/isa/isa.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -26,19 +28,6 @@ HWY_INLINE std::size_t ForEachVector(std::size_t rows, std::size_t columns, std:
   return whole;
 }
 
-struct Sum {
-  const float* values;
-  double* sums;
-  double* squares;
-  HWY_ATTR void operator()(std::size_t at, std::size_t c) const {
-    const hn::ScalableTag<double> d;
-    const hn::Rebind<float, decltype(d)> half;
-    const auto value = hn::PromoteTo(d, hn::LoadU(half, values + at));
-    hn::StoreU(hn::Add(hn::LoadU(d, sums + c), value), d, sums + c);
-    hn::StoreU(hn::Add(hn::LoadU(d, squares + c), hn::Mul(value, value)), d, squares + c);
-  }
-};
-
 struct Center {
   float* values;
   const float* mean;
@@ -64,10 +53,30 @@ struct Restore {
 }  // namespace
 
 // Each returns how many leading columns it did.
+// Several rows at a time, so that the sums of a column are loaded and stored once for all of them.
 std::size_t SumVectors(const float* values, std::size_t rows, std::size_t columns, double* sums,
                        double* squares) {
-  return ForEachVector(rows, columns, hn::Lanes(hn::ScalableTag<double>()),
-                       Sum{values, sums, squares});
+  constexpr std::size_t kRows = 8;
+  const hn::ScalableTag<double> d;
+  const hn::Rebind<float, decltype(d)> half;
+  const std::size_t lanes = hn::Lanes(d);
+  const std::size_t whole = columns / lanes * lanes;
+  for (std::size_t row = 0; row < rows; row += kRows) {
+    const std::size_t some = std::min(kRows, rows - row);
+    for (std::size_t c = 0; c < whole; c += lanes) {
+      auto sum = hn::LoadU(d, sums + c);
+      auto square = hn::LoadU(d, squares + c);
+      const float* at = values + row * columns + c;
+      for (std::size_t i = 0; i < some; ++i, at += columns) {
+        const auto value = hn::PromoteTo(d, hn::LoadU(half, at));
+        sum = hn::Add(sum, value);
+        square = hn::Add(square, hn::Mul(value, value));
+      }
+      hn::StoreU(sum, d, sums + c);
+      hn::StoreU(square, d, squares + c);
+    }
+  }
+  return whole;
 }
 
 std::size_t CenterVectors(float* values, std::size_t rows, std::size_t columns, const float* mean,

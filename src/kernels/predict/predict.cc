@@ -26,13 +26,22 @@ std::size_t ProjectVectors(const float* values, const float* reference, std::siz
   const F64 d;
   const hn::Rebind<float, F64> half;
   constexpr std::size_t kLanes = hn::MaxLanes(F64());
+  constexpr std::size_t kVectors = 8 / kLanes;
   const std::size_t whole = count / 8 * 8;
-  for (std::size_t i = 0; i < whole; i += kLanes) {
-    const std::size_t lane = i % 8;
-    const auto value = hn::PromoteTo(d, hn::LoadU(half, values + i));
-    const auto ref = hn::PromoteTo(d, hn::LoadU(half, reference + i));
-    hn::StoreU(hn::Add(hn::LoadU(d, product + lane), hn::Mul(value, ref)), d, product + lane);
-    hn::StoreU(hn::Add(hn::LoadU(d, energy + lane), hn::Mul(ref, ref)), d, energy + lane);
+  hn::Vec<F64> products[kVectors];
+  hn::Vec<F64> energies[kVectors];
+  for (std::size_t k = 0; k < kVectors; ++k) products[k] = energies[k] = hn::Zero(d);
+  for (std::size_t i = 0; i < whole; i += 8) {
+    for (std::size_t k = 0; k < kVectors; ++k) {
+      const auto value = hn::PromoteTo(d, hn::LoadU(half, values + i + k * kLanes));
+      const auto ref = hn::PromoteTo(d, hn::LoadU(half, reference + i + k * kLanes));
+      products[k] = hn::Add(products[k], hn::Mul(value, ref));
+      energies[k] = hn::Add(energies[k], hn::Mul(ref, ref));
+    }
+  }
+  for (std::size_t k = 0; k < kVectors; ++k) {
+    hn::StoreU(products[k], d, product + k * kLanes);
+    hn::StoreU(energies[k], d, energy + k * kLanes);
   }
   return whole;
 }
