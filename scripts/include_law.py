@@ -17,7 +17,7 @@ LAW = {
     "include/kvserve": [],
     "src/base": ["include/kvserve"],
     "src/kernels": ["src/base"],
-    "src/tensorfile": ["src/base"],
+    "src/tensorfile": ["src/kernels"],
     "src/library": ["src/base"],
     "src/pipeline": ["src/base", "src/library", "src/kernels"],
     "src/frame": ["src/base"],

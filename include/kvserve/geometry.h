@@ -12,9 +12,11 @@
 
 namespace kvserve {
 
-// Element type of the engine's cache. Values are on the wire: never renumber.
-// The fp8 forms differ in bias and special values (0x40 is 2.0 in E4M3FN and 1.0 in E4M3FNUZ), so
-// each has its own id; they are reserved and refused by every stage for now.
+// Element type of the engine's cache. Values are on the wire: never renumber. The fp8 forms differ
+// in bias and special values (0x40 is 2.0 in E4M3FN and 1.0 in E4M3FNUZ), so each has its own id,
+// and no bytes of one are ever taken for the other. kUint8 is opaque bytes, such as a cache of
+// packed values and scales: they are moved bit for bit, and stages that compute with values refuse
+// them.
 enum class DType : std::uint8_t {
   kFloat16 = 1,
   kBFloat16 = 2,
@@ -23,12 +25,14 @@ enum class DType : std::uint8_t {
   kFloat8E4M3FNUZ = 5,
   kFloat8E5M2 = 6,
   kFloat8E5M2FNUZ = 7,
+  kUint8 = 8,
 };
 
 [[nodiscard]] std::size_t DTypeBytes(DType dtype);      // 0 for an unknown value
 [[nodiscard]] std::string_view DTypeName(DType dtype);  // "float16", ...; "unknown" otherwise
 [[nodiscard]] Result<DType> ParseDType(std::string_view name);
-[[nodiscard]] Status CheckDTypeSupported(DType dtype);  // kUnsupported for fp8 and unknown values
+[[nodiscard]] Status CheckDTypeSupported(DType dtype);  // kUnsupported for unknown values
+[[nodiscard]] bool DTypeHoldsNumbers(DType dtype);      // known and not opaque bytes
 
 // How the engine pairs channels when it rotates keys. Values are on the wire.
 enum class RopeStyle : std::uint8_t {

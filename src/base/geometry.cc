@@ -19,7 +19,17 @@ constexpr DTypeRow kDTypes[] = {
     {DType::kFloat8E4M3FNUZ, "float8_e4m3fnuz", 1},
     {DType::kFloat8E5M2, "float8_e5m2", 1},
     {DType::kFloat8E5M2FNUZ, "float8_e5m2fnuz", 1},
+    {DType::kUint8, "uint8", 1},
 };
+
+std::string DTypeNames() {
+  std::string names;
+  for (const auto& row : kDTypes) {
+    if (!names.empty()) names += ", ";
+    names += row.name;
+  }
+  return names;
+}
 
 Status OutOfRange(std::size_t layer, const char* field, std::uint64_t value, std::uint64_t low,
                   std::uint64_t high) {
@@ -49,20 +59,18 @@ Result<DType> ParseDType(std::string_view name) {
     if (row.name == name) return row.dtype;
   }
   return MakeError(ErrorCode::kInvalidArgument,
-                   "dtype '" + std::string(name) + "' is not one of float16, bfloat16, float32");
+                   "dtype '" + std::string(name) + "' is not one of " + DTypeNames());
 }
 
 Status CheckDTypeSupported(DType dtype) {
-  switch (dtype) {
-    case DType::kFloat16:
-    case DType::kBFloat16:
-    case DType::kFloat32: return {};
-    default: break;
-  }
-  return MakeError(ErrorCode::kUnsupported,
-                   "dtype " + std::string(DTypeName(dtype)) + " (id " +
-                       std::to_string(static_cast<unsigned>(dtype)) +
-                       ") is not supported; float16, bfloat16 and float32 are");
+  if (DTypeBytes(dtype) > 0) return {};
+  return MakeError(ErrorCode::kUnsupported, "dtype id " +
+                                                std::to_string(static_cast<unsigned>(dtype)) +
+                                                " is not supported; " + DTypeNames() + " are");
+}
+
+bool DTypeHoldsNumbers(DType dtype) {
+  return DTypeBytes(dtype) > 0 && dtype != DType::kUint8;
 }
 
 bool Fingerprint::empty() const {

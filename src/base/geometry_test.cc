@@ -42,11 +42,27 @@ TEST(Geometry, WindowLayersHoldTheirWindowOnly) {
   EXPECT_EQ(TokensHeld(layer, {0, 64}, 100), (TokenRange{0, 64}));
 }
 
-TEST(Geometry, ReservedDTypesAreRefusedByName) {
-  const auto status = CheckDTypeSupported(DType::kFloat8E4M3FNUZ);
+TEST(Geometry, UnknownDTypesAreRefusedByIdAndKnownOnesListed) {
+  const auto status = CheckDTypeSupported(static_cast<DType>(9));
   EXPECT_EQ(status.error().code, ErrorCode::kUnsupported);
+  EXPECT_THAT(status.error().message, HasSubstr("id 9"));
   EXPECT_THAT(status.error().message, HasSubstr("float8_e4m3fnuz"));
-  EXPECT_NE(DType::kFloat8E4M3FN, DType::kFloat8E4M3FNUZ);
+  EXPECT_FALSE(CheckDTypeSupported(static_cast<DType>(0)));
+}
+
+// Ids are on the wire.
+TEST(Geometry, DTypesKeepTheirIdsAndNames) {
+  constexpr std::string_view kNames[] = {
+      "float16",         "bfloat16",    "float32",         "float8_e4m3fn",
+      "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "uint8"};
+  for (std::uint8_t id = 1; id <= std::size(kNames); ++id) {
+    const auto dtype = static_cast<DType>(id);
+    EXPECT_EQ(DTypeName(dtype), kNames[id - 1]);
+    EXPECT_EQ(ParseDType(kNames[id - 1]), dtype);
+    EXPECT_TRUE(CheckDTypeSupported(dtype));
+    EXPECT_EQ(DTypeBytes(dtype), id == 3 ? 4U : id < 3 ? 2U : 1U);
+    EXPECT_EQ(DTypeHoldsNumbers(dtype), id < 8);
+  }
 }
 
 }  // namespace

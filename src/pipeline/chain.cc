@@ -112,6 +112,15 @@ Status Make(const PlannedStage& planned, Factory<Stage> factory, ErrorCode fault
 
 }  // namespace
 
+Status Chain::CheckDType(DType dtype, ProfileOrigin origin) const {
+  KVSERVE_TRY(CheckDTypeSupported(dtype));
+  if (native() || DTypeHoldsNumbers(dtype)) return {};
+  return MakeError(FaultOf(origin),
+                   "quantizer '" + std::string(quantizer_.info->name) +
+                       "' computes with values, and " + std::string(DTypeName(dtype)) +
+                       " is opaque bytes; 'none' and 'lossless' keep them bit for bit");
+}
+
 bool Chain::needs_feedback() const {
   return std::any_of(
       transforms_.begin(), transforms_.end(),
@@ -151,6 +160,7 @@ Result<Chain> Chain::Create(const std::vector<StageSpec>& stages, StageTable tab
         break;
     }
   }
+  KVSERVE_TRY(chain.CheckDType(dtype, origin));
   return chain;
 }
 

@@ -28,6 +28,11 @@ class Chain {
   [[nodiscard]] static Result<Chain> Create(const std::vector<StageSpec>& stages, StageTable table,
                                             DType dtype, Device device, ProfileOrigin origin);
 
+  // Whether the chain takes values of this dtype; Create has checked one, stages depend on none.
+  // kUnsupported for a dtype that this build does not have; kInvalidArgument or kCorruptData for
+  // opaque bytes where a stage computes with values.
+  [[nodiscard]] Status CheckDType(DType dtype, ProfileOrigin origin) const;
+
   [[nodiscard]] const std::vector<ChainStage<Selector>>& selectors() const { return selectors_; }
   [[nodiscard]] const std::vector<ChainStage<Transform>>& transforms() const { return transforms_; }
   [[nodiscard]] const ChainStage<Quantizer>& quantizer() const { return quantizer_; }

@@ -99,9 +99,21 @@ TEST(Chain, RefusesDevicesAndDTypesThatStagesDoNotRunOn) {
   ASSERT_FALSE(cuda.has_value());
   EXPECT_EQ(cuda.error().code, ErrorCode::kUnsupported);
   EXPECT_THAT(cuda.error().message, HasSubstr("stage none does not run on CUDA"));
-  const auto fp8 = Create(Stages("none"), ProfileOrigin::kFrame, DType::kFloat8E4M3FN);
-  ASSERT_FALSE(fp8.has_value());
-  EXPECT_EQ(fp8.error().code, ErrorCode::kUnsupported);
+  const auto unknown = Create(Stages("none"), ProfileOrigin::kFrame, static_cast<DType>(9));
+  ASSERT_FALSE(unknown.has_value());
+  EXPECT_EQ(unknown.error().code, ErrorCode::kUnsupported);
+}
+
+TEST(Chain, OpaqueBytesAreForNativeQuantizersOnly) {
+  EXPECT_TRUE(Create(Stages("none"), ProfileOrigin::kCaller, DType::kUint8).has_value());
+  EXPECT_TRUE(Create(Stages("classes"), ProfileOrigin::kCaller, DType::kFloat8E5M2).has_value());
+  for (const auto origin : {ProfileOrigin::kCaller, ProfileOrigin::kFrame}) {
+    const auto real = Create(Stages("classes"), origin, DType::kUint8);
+    ASSERT_FALSE(real.has_value());
+    EXPECT_EQ(real.error().code, origin == ProfileOrigin::kCaller ? ErrorCode::kInvalidArgument
+                                                                  : ErrorCode::kCorruptData);
+    EXPECT_THAT(real.error().message, HasSubstr("uint8 is opaque bytes"));
+  }
 }
 
 // A decoder gets its settings from bytes: each way of being wrong is refused by name.

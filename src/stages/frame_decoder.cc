@@ -75,13 +75,13 @@ class RecentChains {
     auto found = std::find_if(entries_.begin(), entries_.end(),
                               [&](const Entry& entry) { return entry.stages == header.stages; });
     if (found == entries_.end()) {
-      // Stages do not depend on the dtype, which ReadFrame has checked.
       KVSERVE_ASSIGN(Chain chain, Chain::Create(header.stages, BuiltinStages(), header.dtype,
                                                 Device::kHost, ProfileOrigin::kFrame));
       if (entries_.size() == kMost) entries_.pop_back();
       entries_.push_back({header.stages, std::move(chain)});
       found = entries_.end() - 1;
     }
+    KVSERVE_TRY(found->chain.CheckDType(header.dtype, ProfileOrigin::kFrame));
     std::rotate(entries_.begin(), found, found + 1);
     return &entries_.front().chain;
   }

@@ -41,7 +41,7 @@ Status CheckInput(const ConstKvView& view) {
   if (view.device != Device::kHost) {
     return MakeError(ErrorCode::kUnsupported, "only KV in host memory can be encoded");
   }
-  return CheckDTypeSupported(view.geometry->dtype);
+  return {};
 }
 
 }  // namespace
@@ -69,6 +69,7 @@ struct FrameEncoder::State {
 Status FrameEncoder::State::Encode(const ConstKvView& view, const EncodeOptions& encode,
                                    std::vector<std::byte>& out, StageSeconds* seconds) {
   KVSERVE_TRY(CheckInput(view));
+  KVSERVE_TRY(chain.CheckDType(view.geometry->dtype, ProfileOrigin::kCaller));
   KVSERVE_TRY(CheckSplitSettings(profile, *view.geometry));
   FillHeader(view, encode, header);
   FrameContext context;

@@ -22,7 +22,8 @@ using testing::MakeChunk;
 using testing::MakeGeometry;
 using testing::PlaneValues;
 
-constexpr DType kDTypes[] = {DType::kFloat16, DType::kBFloat16, DType::kFloat32};
+constexpr DType kDTypes[] = {DType::kFloat16, DType::kBFloat16, DType::kFloat32,
+                             DType::kFloat8E4M3FN, DType::kFloat8E5M2FNUZ};
 
 std::vector<std::byte> Encode(const std::string& text, const ConstKvView& view) {
   std::vector<std::byte> frame;

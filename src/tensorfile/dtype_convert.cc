@@ -1,43 +1,21 @@
 #include "tensorfile/dtype_convert.h"
 
 #include <cmath>
-#include <cstring>
 #include <vector>
 
 #include "base/half.h"
 #include "base/try.h"
+#include "kernels/convert/convert.h"
+#include "kernels/fp8/fp8.h"
 
 namespace kvserve {
 namespace {
 
-constexpr float kLargestFloat16 = 65504.0F;
-const float kLargestBFloat16 = BFloat16ToFloat(0x7F7F);
-
-float Load(const std::byte* at, DType dtype) {
-  if (dtype == DType::kFloat32) {
-    float value = 0.0F;
-    std::memcpy(&value, at, sizeof(value));
-    return value;
-  }
-  std::uint16_t bits = 0;
-  std::memcpy(&bits, at, sizeof(bits));
-  return dtype == DType::kFloat16 ? Float16ToFloat(bits) : BFloat16ToFloat(bits);
-}
-
-void Store(float value, DType dtype, std::byte* at) {
-  if (dtype == DType::kFloat32) {
-    std::memcpy(at, &value, sizeof(value));
-    return;
-  }
-  const std::uint16_t bits =
-      dtype == DType::kFloat16 ? FloatToFloat16(value) : FloatToBFloat16(value);
-  std::memcpy(at, &bits, sizeof(bits));
-}
-
 float LargestFinite(DType dtype) {
+  if (IsFp8(dtype)) return LargestFp8(dtype);
   switch (dtype) {
-    case DType::kFloat16: return kLargestFloat16;
-    case DType::kBFloat16: return kLargestBFloat16;
+    case DType::kFloat16: return 65504.0F;
+    case DType::kBFloat16: return BFloat16ToFloat(0x7F7F);
     default: return INFINITY;
   }
 }
@@ -49,12 +27,14 @@ std::uint64_t ConvertPlane(const ConstPlaneView& in, const PlaneView& out) {
   for (std::uint32_t token = 0; token < in.tokens; ++token) {
     for (std::uint32_t head = 0; head < in.heads; ++head) {
       for (std::uint32_t d = 0; d < in.dim; ++d) {
-        float value = Load(in.at(token, head, d), in.dtype);
+        float value = 0.0F;
+        ToFloat(in.dtype, {in.at(token, head, d), DTypeBytes(in.dtype)}, {&value, 1});
         if (std::isfinite(value) && std::fabs(value) > largest) {
           value = std::copysign(largest, value);
           ++clamped;
         }
-        Store(value, out.dtype, out.at(token, head, d));
+        clamped +=
+            FromFloat(out.dtype, {&value, 1}, {out.at(token, head, d), DTypeBytes(out.dtype)});
       }
     }
   }
@@ -68,6 +48,12 @@ Result<std::uint64_t> ConvertDType(const ConstKvView& in, DType dtype, OutOfRang
   KVSERVE_TRY(CheckView(in));
   KVSERVE_TRY(CheckDTypeSupported(in.geometry->dtype));
   KVSERVE_TRY(CheckDTypeSupported(dtype));
+  for (const DType one : {in.geometry->dtype, dtype}) {
+    if (in.geometry->dtype == dtype || DTypeHoldsNumbers(one)) continue;
+    return MakeError(ErrorCode::kUnsupported,
+                     std::string(DTypeName(one)) + " is opaque bytes, which have no value in " +
+                         std::string(DTypeName(one == dtype ? in.geometry->dtype : dtype)));
+  }
   KvGeometry geometry = *in.geometry;
   geometry.dtype = dtype;
   std::vector<KvBuffer::LayerTokens> layers;

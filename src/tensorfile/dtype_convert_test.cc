@@ -72,11 +72,39 @@ TEST(ConvertDType, RoundsFloat32ToNearestEven) {
   EXPECT_TRUE(std::isnan(BFloat16ToFloat(Element16(out, 4))));
 }
 
-TEST(ConvertDType, RefusesReservedTypes) {
-  const auto in = Plane<std::uint16_t>(DType::kBFloat16, {0});
+TEST(ConvertDType, Fp8FormsAreConvertedByValue) {
+  const auto in = Plane<std::uint8_t>(DType::kFloat8E4M3FN, {0x40, 0x7E, 0x80, 0x7F});
   KvBuffer out;
-  EXPECT_EQ(ConvertDType(in.view(), DType::kFloat8E5M2, OutOfRangePolicy::kClamp, out).error().code,
-            ErrorCode::kUnsupported);
+  ASSERT_TRUE(ConvertDType(in.view(), DType::kFloat16, OutOfRangePolicy::kRefuse, out));
+  EXPECT_EQ(Element16(out, 0), 0x4000);
+  EXPECT_EQ(Element16(out, 1), 0x5F00);  // 448
+  EXPECT_EQ(Element16(out, 2), 0x8000);
+  EXPECT_TRUE(std::isnan(Float16ToFloat(Element16(out, 3))));
+  // 448 is beyond the 240 of FNUZ, where 2.0 has another code and -0 none.
+  const auto refused =
+      ConvertDType(in.view(), DType::kFloat8E4M3FNUZ, OutOfRangePolicy::kRefuse, out);
+  EXPECT_EQ(refused.error().code, ErrorCode::kBadInput);
+  const auto clamped =
+      ConvertDType(in.view(), DType::kFloat8E4M3FNUZ, OutOfRangePolicy::kClamp, out);
+  ASSERT_TRUE(clamped);
+  EXPECT_EQ(*clamped, 1U);
+  const auto code = [&](std::uint32_t token) { return *out.view().layers[0].k.at(token, 0, 0); };
+  EXPECT_EQ(code(0), std::byte{0x48});
+  EXPECT_EQ(code(1), std::byte{0x7F});
+  EXPECT_EQ(code(2), std::byte{0x00});
+  EXPECT_EQ(code(3), std::byte{0x80});
+}
+
+TEST(ConvertDType, OpaqueBytesHaveNoValue) {
+  const auto bytes = Plane<std::uint8_t>(DType::kUint8, {1, 2});
+  const auto halves = Plane<std::uint16_t>(DType::kFloat16, {0});
+  KvBuffer out;
+  auto error = ConvertDType(bytes.view(), DType::kFloat16, OutOfRangePolicy::kClamp, out).error();
+  EXPECT_EQ(error.code, ErrorCode::kUnsupported);
+  EXPECT_THAT(error.message, HasSubstr("opaque"));
+  error = ConvertDType(halves.view(), DType::kUint8, OutOfRangePolicy::kClamp, out).error();
+  EXPECT_EQ(error.code, ErrorCode::kUnsupported);
+  EXPECT_TRUE(ConvertDType(bytes.view(), DType::kUint8, OutOfRangePolicy::kRefuse, out));
 }
 
 }  // namespace

@@ -70,6 +70,31 @@ TEST(KvFile, ReturnsGeometryTokensAndValues) {
   ExpectEqual(std::as_const(read).view(), chunk.view());
 }
 
+TEST(KvFile, OneByteTypesComeBackAsWhatTheyWere) {
+  for (const DType dtype : {DType::kFloat8E4M3FN, DType::kFloat8E4M3FNUZ, DType::kFloat8E5M2,
+                            DType::kFloat8E5M2FNUZ, DType::kUint8}) {
+    const TemporaryPath path("kv.safetensors");
+    KvBuffer chunk;
+    ASSERT_TRUE(chunk.Resize({dtype, {{1, 8, 8}}}, {0, 5}, 5));
+    for (int i = 0; i < 40; ++i) {
+      chunk.view().layers[0].k.data[i] = static_cast<std::byte>(i * 7);
+      chunk.view().layers[0].v.data[i] = static_cast<std::byte>(i * 11);
+    }
+    const ConstKvView view = std::as_const(chunk).view();
+    const auto info = DescribeView(view);
+    ASSERT_TRUE(info);
+    ASSERT_TRUE(WriteKvFile(path.str(), view, *info));
+    const auto file = KvFileReader::Open(path.str());
+    ASSERT_TRUE(file) << file.error().message;
+    EXPECT_EQ(file->info().geometry, *view.geometry) << DTypeName(dtype);
+    KvBuffer read;
+    ASSERT_TRUE(file->Read({0, 5}, read));
+    const ConstKvView back = std::as_const(read).view();
+    EXPECT_EQ(std::memcmp(back.layers[0].k.data, view.layers[0].k.data, 40), 0);
+    EXPECT_EQ(std::memcmp(back.layers[0].v.data, view.layers[0].v.data, 40), 0);
+  }
+}
+
 TEST(KvFile, PiecesMakeTheWhole) {
   const TemporaryPath whole("whole.safetensors");
   const TemporaryPath joined("joined.safetensors");
@@ -173,7 +198,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadFile{Tensor("k.0", "[1,0,1]", 0, 0), 0, "head 0 is outside 1..4096"},
         BadFile{Tensor("k.0", "[16777217,1,0]", 0, 0), 0, "token 16777217 is outside"},
         BadFile{Tensor("k.0", "[1,1,4]", 0, 4, "I8"), 4, "dtype I8 is not one of"},
-        BadFile{Tensor("k.0", "[1,1,4]", 0, 4, "F8_E4M3"), 4, "dtype F8_E4M3 is not one of"},
+        BadFile{Tensor("k.0", "[1,1,4]", 0, 4, "F8_E8M0"), 4, "dtype F8_E8M0 is not one of"},
         BadFile{Tensor("k.0", "[1,1,2]", 0, 4) + "," + Tensor("v.0", "[1,1,2]", 4, 8, "BF16"), 8,
                 "'v.0' is BF16, 'k.0' is F16"},
         BadFile{Tensor("k.0", "[1,1,2]", 0, 4) + "," + Tensor("v.0", "[2,1,1]", 4, 8), 8,
@@ -182,6 +207,7 @@ INSTANTIATE_TEST_SUITE_P(
                 "layer 0 holds tokens 0..1"},
         BadFile{WithMetadata("layout", "head,token,dim"), 4, "kvserve.layout 'head,token,dim'"},
         BadFile{WithMetadata("dtype", "bfloat16"), 4, "kvserve.dtype 'bfloat16'"},
+        BadFile{WithMetadata("dtype", "float8_e4m3fnuz"), 4, "kvserve.dtype 'float8_e4m3fnuz'"},
         BadFile{WithMetadata("model", "12zz"), 4, "kvserve.model '12zz' is not 32"},
         BadFile{WithMetadata("tokens", "[1,0]"), 4, "kvserve.tokens is not a range"},
         BadFile{WithMetadata("tokens", "[0,9223372036854775808]"), 4,

@@ -118,12 +118,20 @@ Status ApplyLayers(const StringMap& metadata, KvGeometry& geometry) {
   return {};
 }
 
+// Types without a name of their own in the tensors' headers.
+bool IsStoredAsBytes(DType dtype) {
+  return dtype == DType::kFloat8E4M3FNUZ || dtype == DType::kFloat8E5M2FNUZ;
+}
+
 Status ApplyIdentity(const StringMap& metadata, KvFileInfo& info) {
   if (const auto* layout = Find(metadata, "layout"); layout && *layout != kLayout) {
     return BadKey("layout", Quoted(*layout) + " is not " + Quoted(kLayout));
   }
   if (const auto* dtype = Find(metadata, "dtype"); dtype) {
-    if (*dtype != DTypeName(info.geometry.dtype)) {
+    const auto named = ParseDType(*dtype);
+    if (named && IsStoredAsBytes(*named) && info.geometry.dtype == DType::kUint8) {
+      info.geometry.dtype = *named;
+    } else if (*dtype != DTypeName(info.geometry.dtype)) {
       return BadKey("dtype", Quoted(*dtype) + " is not the tensors' " +
                                  std::string(DTypeName(info.geometry.dtype)));
     }

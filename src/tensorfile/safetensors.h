@@ -29,7 +29,8 @@ struct TensorInfo {
 
 using StringMap = std::map<std::string, std::string, std::less<>>;
 
-// "F16", "BF16" and "F32"; kUnsupported names any other.
+// "F16", "BF16", "F32", "F8_E4M3", "F8_E5M2" and "U8"; kUnsupported names any other. The format has
+// no names for the FNUZ forms: they are written as "U8", and whoever reads them must know.
 [[nodiscard]] Result<DType> DTypeOfSafetensors(std::string_view name);
 [[nodiscard]] std::string_view SafetensorsName(DType dtype);
 

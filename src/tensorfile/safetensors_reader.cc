@@ -169,8 +169,12 @@ Result<DType> DTypeOfSafetensors(std::string_view name) {
   if (name == "F16") return DType::kFloat16;
   if (name == "BF16") return DType::kBFloat16;
   if (name == "F32") return DType::kFloat32;
-  return MakeError(ErrorCode::kUnsupported,
-                   "dtype " + std::string(name) + " is not one of F16, BF16, F32");
+  if (name == "F8_E4M3") return DType::kFloat8E4M3FN;
+  if (name == "F8_E5M2") return DType::kFloat8E5M2;
+  if (name == "U8") return DType::kUint8;
+  return MakeError(
+      ErrorCode::kUnsupported,
+      "dtype " + std::string(name) + " is not one of F16, BF16, F32, F8_E4M3, F8_E5M2, U8");
 }
 
 Result<SafetensorsReader> SafetensorsReader::Open(const std::string& path) {

@@ -25,6 +25,11 @@ std::string_view SafetensorsName(DType dtype) {
     case DType::kFloat16: return "F16";
     case DType::kBFloat16: return "BF16";
     case DType::kFloat32: return "F32";
+    case DType::kFloat8E4M3FN: return "F8_E4M3";
+    case DType::kFloat8E5M2: return "F8_E5M2";
+    case DType::kUint8:
+    case DType::kFloat8E4M3FNUZ:
+    case DType::kFloat8E5M2FNUZ: return "U8";
     default: return {};
   }
 }

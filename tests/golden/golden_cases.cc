@@ -6,6 +6,11 @@ namespace {
 constexpr DType kF16 = DType::kFloat16;
 constexpr DType kBf16 = DType::kBFloat16;
 constexpr DType kF32 = DType::kFloat32;
+constexpr DType kE4M3 = DType::kFloat8E4M3FN;
+constexpr DType kE4M3Fnuz = DType::kFloat8E4M3FNUZ;
+constexpr DType kE5M2 = DType::kFloat8E5M2;
+constexpr DType kE5M2Fnuz = DType::kFloat8E5M2FNUZ;
+constexpr DType kBytes = DType::kUint8;
 
 constexpr GoldenCase kCases[] = {
     {"none-plain-f16", "plain", kF16, "none"},
@@ -60,6 +65,19 @@ constexpr GoldenCase kCases[] = {
      "hadamard|uniform:k_levels=16,v_levels=8|rans:tables=calibrated", false, true},
     {"cut-rans-f16", "cut", kF16, "uniform:levels=4,axis=tensor,raw_first=0|rans"},
     {"cut-lz4-f16", "cut", kF16, "uniform:levels=4,axis=tensor,raw_first=0|lz4", true},
+    {"none-window-e5m2fnuz", "window", kE5M2Fnuz, "none"},
+    {"none-latent-bytes", "latent", kBytes, "none"},
+    {"lossless-long-e4m3", "long", kE4M3, "lossless"},
+    {"lossless-plain-e5m2", "plain", kE5M2, "lossless"},
+    {"lossless-latent-bytes", "latent", kBytes, "lossless"},
+    {"uniform-rans-window-e4m3fnuz", "window", kE4M3Fnuz, "uniform:levels=16|rans"},
+    {"uniform-bitpack-plain-e4m3", "plain", kE4M3, "uniform|bitpack"},
+    {"uniform-rans-uneven-e5m2fnuz", "uneven", kE5M2Fnuz, "uniform:levels=9,axis=token|rans"},
+    {"fp8-rans-plain-f16", "plain", kF16, "fp8|rans"},
+    {"fp8-none-latent-bf16", "latent", kBf16, "fp8:format=e5m2,scale=float,axis=tensor|none"},
+    {"fp8-rans-dim80-f32", "dim80", kF32,
+     "hadamard|fp8:k_scale=none,v_scale=float,axis=token|rans"},
+    {"fp8-none-uneven-e5m2", "uneven", kE5M2, "fp8:format=e5m2|none"},
 };
 
 }  // namespace

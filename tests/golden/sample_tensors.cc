@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "base/half.h"
 #include "base/try.h"
+#include "kernels/convert/convert.h"
 #include "library/calibration_file.h"
 
 namespace kvserve::testing {
@@ -75,9 +75,11 @@ void Store(float value, DType dtype, std::byte* to) {
     std::memcpy(to, &value, sizeof(value));
     return;
   }
-  const std::uint16_t bits =
-      dtype == DType::kFloat16 ? FloatToFloat16(value) : FloatToBFloat16(value);
-  std::memcpy(to, &bits, sizeof(bits));
+  if (dtype == DType::kUint8) {
+    *to = static_cast<std::byte>(static_cast<int>(value * 8.0F) & 0xFF);
+    return;
+  }
+  (void)FromFloat(dtype, {&value, 1}, {to, DTypeBytes(dtype)});
 }
 
 void Fill(const PlaneView& plane, std::uint64_t seed, std::uint32_t every) {

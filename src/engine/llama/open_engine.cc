@@ -33,7 +33,11 @@ Status CheckOptions(const LlamaOptions& options) {
   KVSERVE_TRY(in_range("batch_threads", options.batch_threads, 1, 512));
   KVSERVE_TRY(in_range("context_tokens * sequences",
                        std::int64_t{options.context_tokens} * options.sequences, 1, kMaxTokens));
-  return options.cache_dtype ? CheckDTypeSupported(*options.cache_dtype) : Status();
+  const DType dtype = options.cache_dtype.value_or(kDefaultCacheDType);
+  if (dtype == DType::kFloat16 || dtype == DType::kBFloat16 || dtype == DType::kFloat32) return {};
+  return MakeError(ErrorCode::kUnsupported,
+                   "llama.cpp keeps a cache in float16, bfloat16 or float32, not in " +
+                       std::string(DTypeName(dtype)));
 }
 
 Status CheckModel(const llama_model* model, const LlamaOptions& options) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "kernels/fp8/fp8.h"
 #include "kernels/isa/isa.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -145,6 +146,7 @@ HWY_EXPORT(WidenBulk);
 HWY_EXPORT(NarrowBulk);
 
 void ToFloat(DType dtype, std::span<const std::byte> in, std::span<float> out) {
+  if (IsFp8(dtype)) return (void)Fp8ToFloat(dtype, in, out);
   std::size_t done = 0;
   const bool is_bfloat16 = dtype == DType::kBFloat16;
   if (!UseScalarKernels() && (is_bfloat16 || dtype == DType::kFloat16)) {
@@ -154,6 +156,7 @@ void ToFloat(DType dtype, std::span<const std::byte> in, std::span<float> out) {
 }
 
 std::size_t FromFloat(DType dtype, std::span<const float> in, std::span<std::byte> out) {
+  if (IsFp8(dtype)) return FloatToFp8(dtype, in, out, true);
   std::size_t done = 0;
   std::size_t saturated = 0;
   const bool is_bfloat16 = dtype == DType::kBFloat16;

@@ -4,6 +4,7 @@
 
 #include "base/half.h"
 #include "kernels/convert/convert.h"
+#include "kernels/fp8/fp8.h"
 
 namespace kvserve {
 namespace {
@@ -39,12 +40,14 @@ std::size_t NarrowAll(std::span<const float> in, std::uint16_t largest, std::spa
 void ToFloatRef(DType dtype, std::span<const std::byte> in, std::span<float> out) {
   if (dtype == DType::kFloat16) WidenAll<Float16ToFloat>(in, out);
   if (dtype == DType::kBFloat16) WidenAll<BFloat16ToFloat>(in, out);
+  if (IsFp8(dtype)) (void)Fp8ToFloatRef(dtype, in, out);
   if (dtype == DType::kFloat32 && !out.empty()) std::memcpy(out.data(), in.data(), out.size() * 4);
 }
 
 std::size_t FromFloatRef(DType dtype, std::span<const float> in, std::span<std::byte> out) {
   if (dtype == DType::kFloat16) return NarrowAll<FloatToFloat16>(in, kLargestFloat16, out);
   if (dtype == DType::kBFloat16) return NarrowAll<FloatToBFloat16>(in, kLargestBFloat16, out);
+  if (IsFp8(dtype)) return FloatToFp8Ref(dtype, in, out, true);
   if (dtype == DType::kFloat32 && !in.empty()) std::memcpy(out.data(), in.data(), in.size() * 4);
   return 0;
 }

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "kernels/convert/convert.h"
+#include "kernels/fp8/fp8.h"
 #include "kernels/isa/isa.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -208,7 +209,18 @@ namespace kvserve {
 HWY_EXPORT(WidenFinite);
 HWY_EXPORT(NarrowFinite);
 
+namespace {
+
+bool HasNan(std::span<const float> values) {
+  std::uint32_t found = 0;
+  for (const float value : values) found |= value != value ? 1U : 0U;
+  return found != 0;
+}
+
+}  // namespace
+
 bool ToFloatFinite(DType dtype, std::span<const std::byte> in, std::span<float> out) {
+  if (IsFp8(dtype)) return Fp8ToFloat(dtype, in, out);
   if (UseScalarKernels()) return ToFloatFiniteRef(dtype, in, out);
   bool finite = true;
   const std::size_t done =
@@ -218,6 +230,10 @@ bool ToFloatFinite(DType dtype, std::span<const std::byte> in, std::span<float> 
 }
 
 bool FromFloatFinite(DType dtype, std::span<const float> in, std::span<std::byte> out) {
+  if (IsFp8(dtype)) {
+    (void)FloatToFp8(dtype, in, out, false);
+    return !HasNan(in);
+  }
   if (UseScalarKernels()) return FromFloatFiniteRef(dtype, in, out);
   bool numbers = true;
   const std::size_t done =

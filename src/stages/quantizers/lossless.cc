@@ -1,7 +1,8 @@
 // Bit-exact split of each element: eight high bits below the sign (the exponent; of fp16 also the
 // top three mantissa bits) become the symbol, which is where the redundancy is; sign and the other
 // mantissa bits go verbatim. Symbols may be taken relative to a level per column, since channels
-// differ in scale far more than the values within one.
+// differ in scale far more than the values within one. One-byte elements are symbols as a whole,
+// fp8 ones with the sign as their lowest bit: next to no bits would be left to go verbatim.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -113,6 +114,33 @@ std::span<const std::byte> Elements(const ConstPlaneView& plane, Arena& arena) {
   return gathered;
 }
 
+std::uint8_t Rotated(std::uint8_t byte, unsigned left) {
+  return static_cast<std::uint8_t>(byte << left | byte >> (8 - left));
+}
+
+// Of a one-byte element, to the left, so that its symbol has the sign lowest.
+unsigned SymbolRotation(DType dtype) {
+  return DTypeHoldsNumbers(dtype) ? 1 : 0;
+}
+
+void SplitBytes(std::span<const std::byte> elements, unsigned left,
+                std::span<std::uint8_t> symbols) {
+  for (std::size_t i = 0; i < symbols.size(); ++i) {
+    symbols[i] = Rotated(static_cast<std::uint8_t>(elements[i]), left);
+  }
+}
+
+void JoinBytes(std::span<const std::uint8_t> symbols, std::span<const std::uint8_t> levels,
+               unsigned left, std::span<std::byte> elements) {
+  const unsigned right = (8 - left) % 8;
+  for (std::size_t at = 0; at < symbols.size(); at += levels.size()) {
+    for (std::size_t c = 0; c < levels.size(); ++c) {
+      const auto symbol = static_cast<std::uint8_t>(symbols[at + c] + levels[c]);
+      elements[at + c] = static_cast<std::byte>(Rotated(symbol, right));
+    }
+  }
+}
+
 class Lossless : public Quantizer {
  public:
   Status Plan(const PlaneContext& /*plane*/, DType /*dtype*/, std::uint32_t heads,
@@ -131,12 +159,19 @@ class Lossless : public Quantizer {
     const auto levels = AsSymbols(out.subspan(1, columns));
     const auto rest = out.subspan(1 + columns);
     const auto elements = Elements(values, *plane.arena);
-    if (values.dtype == DType::kFloat32) {
+    const bool bytes = DTypeBytes(values.dtype) == 1;
+    const unsigned rotation = SymbolRotation(values.dtype);
+    if (bytes) {
+      SplitBytes(elements, rotation, symbols.symbols);
+    } else if (values.dtype == DType::kFloat32) {
       SplitExponents32(elements, symbols.symbols, rest.first(count), rest.subspan(count));
     } else {
       SplitExponents16(elements, symbols.symbols, rest);
     }
     FindLevels(symbols.symbols, levels, *plane.arena);
+    if (bytes && rotation > 0) {  // an even level leaves the sign where it is
+      for (std::uint8_t& level : levels) level &= 0xFE;
+    }
     if (LevelsPay(symbols.symbols, levels)) {
       out.front() = std::byte{kRelative};
       SubtractByteLevels(symbols.symbols, levels);
@@ -165,7 +200,9 @@ class Lossless : public Quantizer {
     const bool in_place = values.contiguous();
     const std::span<std::byte> elements = in_place ? std::span(values.data, count * size)
                                                    : plane.arena->Take<std::byte>(count * size);
-    if (values.dtype == DType::kFloat32) {
+    if (size == 1) {
+      JoinBytes(symbols.symbols, levels, SymbolRotation(values.dtype), elements);
+    } else if (values.dtype == DType::kFloat32) {
       JoinExponents32(symbols.symbols, levels, rest.first(count), rest.subspan(count), elements);
     } else {
       JoinExponents16(symbols.symbols, levels, rest, elements);

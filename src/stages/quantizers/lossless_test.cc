@@ -53,6 +53,14 @@ TEST(Lossless, ShrinksFloat32) {
   EXPECT_GE(Ratio(MakeCache(DType::kFloat32, 1.0)), 1.18);
 }
 
+// Two bits of exponent and the sign of zeros are about what there is.
+TEST(Lossless, ShrinksFp8) {
+  EXPECT_GE(Ratio(MakeCache(DType::kFloat8E4M3FN, 1.0)), 1.18);
+  EXPECT_GE(Ratio(MakeCache(DType::kFloat8E4M3FNUZ, 1.0)), 1.18);
+  EXPECT_GE(Ratio(MakeCache(DType::kFloat8E5M2, 1.0)), 1.35);
+  EXPECT_GE(Ratio(MakeCache(DType::kFloat8E5M2FNUZ, 1.0)), 1.35);
+}
+
 // Levels per column make the ratio nearly independent of how much channels differ.
 TEST(Lossless, ChannelsOfVeryDifferentScaleCostLittle) {
   const double same = Ratio(MakeCache(DType::kBFloat16, 0.0));
