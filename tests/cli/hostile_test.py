@@ -121,7 +121,7 @@ class HostileTest(cli_case.CliCase):
                 ({"shape": [1, 1, 1 << 64]}, "does not have"),
                 ({"shape": [1, 4]}, "2 axes"),
                 ({"dtype": "I64", "shape": [1, 1, 1]}, "dtype I64 is not one of F16, BF16, F32"),
-                ({"dtype": "F8_E4M3", "shape": [1, 1, 8]}, "dtype F8_E4M3 is not one of")):
+                ({"dtype": "F8_E8M0", "shape": [1, 1, 8]}, "dtype F8_E8M0 is not one of")):
             with self.subTest(says=says, **change):
                 kv_sample.write_header(self.kv, {"k.0": {**entry, **change}}, data)
                 self.refuse_kv(3, says)
