@@ -13,8 +13,8 @@ namespace kvserve {
 // A frame of one token is larger than the token: its header, ranges and tables are those of any
 // frame. Whoever appends as tokens are generated gathers them here and encodes what comes out; the
 // tokens of an unfinished chunk stay raw, in rest(). Chunks of 256 tokens cost little beside one
-// frame over everything: 4.3 % more bytes for 1,024 tokens of SmolLM2 by hadamard|uniform|rans, where
-// frames of one token would be larger than the raw KV. One thread at a time.
+// frame over everything: 4.3 % more bytes for 1,024 tokens of SmolLM2 by hadamard|uniform|rans,
+// where frames of one token would be larger than the raw KV. One thread at a time.
 class ChunkAssembler {
  public:
   // Chunks of `chunk_tokens` from `first_token` on, all layers of `geometry` (copied).

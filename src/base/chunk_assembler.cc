@@ -74,7 +74,7 @@ Status ChunkAssembler::Append(const ConstKvView& view, const TakeChunk& take) {
     begin += count;
     filled_tokens_ += count;
     if (filled_tokens_ < range.size()) continue;
-    const Status taken = take(std::as_const(chunk_).view());
+    Status taken = take(std::as_const(chunk_).view());
     const std::uint32_t end = std::min(kMaxTokens, range.end + range.size());
     KVSERVE_TRY(Resize(KvGeometry(chunk_.geometry()), {range.end, end}, chunk_));
     filled_tokens_ = 0;
