@@ -6,6 +6,13 @@ namespace kvserve::fuzzing {
 namespace {
 
 constexpr DType kDTypes[] = {DType::kFloat16, DType::kBFloat16, DType::kFloat32};
+constexpr DType kByteDTypes[] = {DType::kFloat8E4M3FN, DType::kFloat8E4M3FNUZ, DType::kFloat8E5M2,
+                                 DType::kFloat8E5M2FNUZ};
+
+DType DTypeFrom(std::uint8_t choice) {
+  if ((choice & 32) == 0) return kDTypes[choice % 3];
+  return choice % 3 == 2 ? DType::kUint8 : kByteDTypes[choice >> 6];
+}
 
 void FillPlane(const PlaneView& plane, std::span<const std::uint8_t> fill) {
   if (plane.data == nullptr) return;
@@ -23,7 +30,7 @@ Status FillChunk(Choices& choices, KvBuffer& chunk) {
   if ((choice & 4) != 0) layer.v_dim = 1U + choices.Byte() % 160;
   const std::uint32_t first = (choice & 8) != 0 ? 0 : 77;
   const TokenRange tokens{first, first + choices.Byte() % 40};
-  KvGeometry geometry{kDTypes[choice % 3], {layer}};
+  KvGeometry geometry{DTypeFrom(choice), {layer}};
   if ((choice & 16) != 0) {
     layer.window_tokens = 5;
     geometry.layers.push_back(layer);

@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <cmath>
+#include <iterator>
 #include <utility>
 
 #include "base/half.h"
@@ -9,7 +10,9 @@
 namespace kvserve::fuzzing {
 namespace {
 
-constexpr DType kDTypes[] = {DType::kFloat16, DType::kBFloat16, DType::kFloat32};
+constexpr DType kDTypes[] = {DType::kFloat16,        DType::kBFloat16,       DType::kFloat32,
+                             DType::kFloat8E4M3FN,   DType::kFloat8E4M3FNUZ, DType::kFloat8E5M2,
+                             DType::kFloat8E5M2FNUZ, DType::kUint8};
 constexpr std::uint32_t kLaterChunk = 77;
 
 std::uint8_t At(std::span<const std::uint8_t> fill, std::size_t i) {
@@ -19,7 +22,7 @@ std::uint8_t At(std::span<const std::uint8_t> fill, std::size_t i) {
 }  // namespace
 
 PlaneCase::PlaneCase(Choices& choices) {
-  geometry_.dtype = kDTypes[choices.Byte() % 3];
+  geometry_.dtype = kDTypes[choices.Byte() % std::size(kDTypes)];
   shape_.heads = 1U + choices.Byte() % 4;
   shape_.dim = 1U + choices.Byte();
   shape_.tokens = choices.Byte() % 34;

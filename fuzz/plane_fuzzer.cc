@@ -81,6 +81,11 @@ void Check(Choices& choices) {
   if (!chosen) return;
   PlaneCase plane(choices);
   if (plane.values() == 0 || plane.values() > kMostValues) return;
+  // Chains refuse to compute with opaque bytes.
+  if (!DTypeHoldsNumbers(plane.dtype()) &&
+      chosen->entry->info->domain != QuantizerDomain::kNative) {
+    return;
+  }
   if (kind == StageKind::kTransform) {
     const auto transform = chosen->entry->make_transform(chosen->settings);
     if (!transform) return;

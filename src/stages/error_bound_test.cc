@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kvserve/codec.h"
@@ -19,14 +20,21 @@
 namespace kvserve {
 namespace {
 
-constexpr DType kDTypes[] = {DType::kFloat16, DType::kBFloat16, DType::kFloat32};
+constexpr DType kDTypes[] = {DType::kFloat16, DType::kBFloat16, DType::kFloat32,
+                             DType::kFloat8E4M3FN, DType::kFloat8E5M2FNUZ};
 
-// What rounding to the cache's dtype adds, relative to the value.
-double RoundingOf(DType dtype) {
+// What rounding to the cache's dtype adds: relative to the value, and of subnormals.
+struct Rounding {
+  double relative = 0.0;
+  double absolute = 0.0;
+};
+Rounding RoundingOf(DType dtype) {
   switch (dtype) {
-    case DType::kFloat16: return 0x1p-11;
-    case DType::kBFloat16: return 0x1p-8;
-    default: return 0x1p-20;  // of the arithmetic alone
+    case DType::kFloat16: return {0x1p-11, 0x1p-25};
+    case DType::kBFloat16: return {0x1p-8, 0.0};
+    case DType::kFloat8E4M3FN: return {0x1p-4, 0x1p-10};
+    case DType::kFloat8E5M2FNUZ: return {0x1p-3, 0x1p-18};
+    default: return {0x1p-20, 0.0};  // of the arithmetic alone
   }
 }
 
@@ -112,7 +120,9 @@ void CheckUniformPlane(const OrderedPlane<const std::byte>& before, const ConstP
   // Means move points within their bins; a dead zone widens the bin around 0.
   const double steps = (means ? 1.0 : 0.5) * (1 + values("dead_zone"));
   for (std::size_t i = 0; i < x.size(); ++i) {
-    const double rounding = (std::fabs(x[i]) + std::fabs(y[i])) * RoundingOf(before.view.dtype);
+    const Rounding of_dtype = RoundingOf(before.view.dtype);
+    const double rounding =
+        (std::fabs(x[i]) + std::fabs(y[i])) * of_dtype.relative + of_dtype.absolute;
     const double bound = i < first ? 0.0 : steps * StepBound(values, shared.low[i], shared.high[i]);
     ASSERT_LE(std::fabs(double{x[i]} - y[i]), bound * 1.0001 + rounding)
         << PlaneName(before.layer, before.kind) << " value " << i << ": " << x[i] << " and "
@@ -120,9 +130,39 @@ void CheckUniformPlane(const OrderedPlane<const std::byte>& before, const ConstP
   }
 }
 
-TEST(ErrorBound, HoldsForEverySettingOfUniform) {
+// Half of the last digit of the format, relative to the value, or of its subnormals, which a scale
+// puts below the range's largest value; without one what is beyond the format is clamped.
+void CheckFp8Plane(const OrderedPlane<const std::byte>& before, const ConstPlaneView& after,
+                   const StageSpec& spec) {
+  const Values values(spec, before.kind);
+  const auto x = testing::PlaneValues(before.view);
+  const auto y = testing::PlaneValues(after);
+  const bool e5m2 = values("format") != 0;
+  const double digit = e5m2 ? 0x1p-3 : 0x1p-4;
+  double largest = 0.0;
+  for (const float value : x) largest = std::max(largest, std::fabs(double{value}));
+  const double smallest_digit = e5m2 ? 0x1p-17 : 0x1p-10;
+  const double format_largest = e5m2 ? 57344.0 : 448.0;
+  const bool scaled = values("scale") != 0;
+  const double scale = scaled ? 2.0 * largest / format_largest : 1.0;
+  const Rounding of_dtype = RoundingOf(before.view.dtype);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    if (!scaled && std::fabs(x[i]) > format_largest) continue;
+    const double bound = std::fabs(x[i]) * digit + smallest_digit * scale +
+                         (std::fabs(x[i]) + std::fabs(y[i])) * of_dtype.relative +
+                         of_dtype.absolute;
+    ASSERT_LE(std::fabs(double{x[i]} - y[i]), bound * 1.0001)
+        << PlaneName(before.layer, before.kind) << " value " << i << ": " << x[i] << " and "
+        << y[i];
+  }
+}
+
+using CheckPlane = void (*)(const OrderedPlane<const std::byte>&, const ConstPlaneView&,
+                            const StageSpec&);
+
+void CheckEverySetting(std::string_view stage, CheckPlane check) {
   for (const std::string& text : testing::AllSettings()) {
-    if (!text.starts_with("uniform:")) continue;
+    if (!text.starts_with(std::string(stage) + ":")) continue;
     const Profile profile = ParseProfile(text).value();
     for (const DType dtype : kDTypes) {
       for (const TokenRange tokens : {TokenRange{0, 1}, TokenRange{0, 33}, TokenRange{64, 80}}) {
@@ -137,12 +177,20 @@ TEST(ErrorBound, HoldsForEverySettingOfUniform) {
         const auto after = CodingOrder(std::as_const(decoded).view());
         ASSERT_EQ(before.size(), after.size());
         for (std::size_t p = 0; p < before.size(); ++p) {
-          CheckUniformPlane(before[p], after[p].view, profile.stages.front());
+          check(before[p], after[p].view, profile.stages.front());
           if (::testing::Test::HasFatalFailure()) return;
         }
       }
     }
   }
+}
+
+TEST(ErrorBound, HoldsForEverySettingOfUniform) {
+  CheckEverySetting("uniform", CheckUniformPlane);
+}
+
+TEST(ErrorBound, HoldsForEverySettingOfFp8) {
+  CheckEverySetting("fp8", CheckFp8Plane);
 }
 
 }  // namespace

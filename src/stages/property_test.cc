@@ -38,7 +38,10 @@ constexpr unsigned kShapesPerChain = kSanitized ? 2 : 12;
 constexpr std::uint32_t kDims[] = {1, 8, 64, 80, 96, 100, 112, 120, 128, 192, 256, 512, 576};
 constexpr std::uint32_t kHeads[] = {1, 3, 8};
 constexpr std::uint32_t kTokens[] = {0, 1, 2, 63, 64, 257};
-constexpr DType kDTypes[] = {DType::kFloat16, DType::kBFloat16, DType::kFloat32};
+constexpr DType kDTypes[] = {
+    DType::kFloat16,      DType::kBFloat16,       DType::kFloat32,    DType::kFloat16,
+    DType::kBFloat16,     DType::kFloat32,  // most caches
+    DType::kFloat8E4M3FN, DType::kFloat8E4M3FNUZ, DType::kFloat8E5M2, DType::kFloat8E5M2FNUZ};
 
 // SplitMix64: the same choices with every standard library.
 class Sequence {
