@@ -5,10 +5,10 @@
 #include <string>
 #include <string_view>
 
+#include "library/testing/sample_artefact.h"
 #include "pipeline/settings.h"
 #include "pipeline/stage_lookup.h"
 #include "stages/registry.h"
-#include "stages/testing/frames.h"
 
 namespace kvserve::fuzzing {
 namespace {

@@ -8,8 +8,8 @@
 #include "decode_contract.h"
 #include "frame/frame.h"
 #include "kvserve/codec.h"
+#include "library/testing/sample_artefact.h"
 #include "sealed_frame.h"
-#include "stages/testing/frames.h"
 #include "stages/testing/reference.h"
 
 namespace kvserve::fuzzing {

@@ -14,9 +14,9 @@ namespace kvserve {
 
 class CalibrationArtefact;  // immutable; used by many threads at once
 
-// Parses the bytes of a .calib file (docs/CALIBRATION.md), which may be hostile: nothing is allocated
-// from a length that was not checked. kCorruptData names the section that is wrong; kUnsupported an
-// unknown version, feature or required section; kResourceExhausted no memory.
+// Parses the bytes of a .calib file (docs/CALIBRATION.md), which may be hostile: nothing is
+// allocated from a length that was not checked. kCorruptData names the section that is wrong;
+// kUnsupported an unknown version, feature or required section; kResourceExhausted no memory.
 [[nodiscard]] Result<std::shared_ptr<const CalibrationArtefact>> ParseCalibration(
     std::span<const std::byte> bytes);
 // Reads and parses a file; kBadInput if it cannot be read or is not a regular file.

@@ -3,41 +3,14 @@
 #include <algorithm>
 #include <random>
 
-#include "frame/frame.h"
-#include "kvserve/codec.h"
 #include "pipeline/settings.h"
 #include "pipeline/stage.h"
-#include "pipeline/testing/chunk.h"
 
 namespace kvserve {
 
 const StageEntry& Lz4Stage();
 
 namespace {
-
-std::span<const std::byte> SymbolsSection(const FrameView& frame) {
-  for (const Section& section : frame.sections) {
-    if (section.kind == SectionKind::kSymbols) return section.bytes;
-  }
-  return {};
-}
-
-// 1 MiB of random bytes: stored, one byte more than they are.
-TEST(Lz4, RandomBytesDoNotGrow) {
-  const auto geometry = testing::MakeGeometry(DType::kFloat16, {{8, 128, 128}});
-  const KvBuffer chunk = testing::MakeRandomBits(geometry, {0, 256});
-  ASSERT_EQ(RawBytes(chunk.view()), 1U << 20);
-  std::vector<std::byte> frame;
-  ASSERT_TRUE(EncodeFrame(chunk.view(), ParseProfile("none|lz4").value(), {}, frame));
-  const FrameView parsed = ReadFrame(frame).value();
-  const auto symbols = SymbolsSection(parsed);
-  EXPECT_EQ(symbols.size(), (1U << 20) + 1);
-  EXPECT_EQ(symbols.front(), std::byte{0});
-  EXPECT_LE(frame.size(), (1U << 20) + 200);
-  KvBuffer out;
-  ASSERT_TRUE(DecodeFrame(frame, {}, out));
-  EXPECT_EQ(testing::Difference(chunk.view(), std::as_const(out).view()), "");
-}
 
 // Planes of every size around the limits of a piece; half of the pieces do not shrink.
 struct Sample {

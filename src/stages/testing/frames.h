@@ -8,13 +8,8 @@
 #include <vector>
 
 #include "kvserve/codec.h"
-#include "library/calibration_artefact.h"
 
 namespace kvserve::testing {
-
-// Statistics of every plane and two classes of tables for every alphabet. Equal geometries (but for
-// the dtype and positions, which frames may change) give equal artefacts.
-[[nodiscard]] std::shared_ptr<const CalibrationArtefact> SampleArtefact(const KvGeometry& geometry);
 
 // An encoder, with SampleArtefact of the geometry if it needs one.
 [[nodiscard]] Result<FrameEncoder> MakeSampleEncoder(const Profile& profile,

@@ -4,6 +4,7 @@
 
 #include "base/try.h"
 #include "frame/frame.h"
+#include "library/testing/sample_artefact.h"
 #include "stages/registry.h"
 #include "stages/testing/frames.h"
 

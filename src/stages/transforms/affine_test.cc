@@ -6,11 +6,10 @@
 #include <random>
 
 #include "kvserve/codec.h"
-#include "pipeline/plane_floats.h"
+#include "library/testing/sample_artefact.h"
 #include "pipeline/settings.h"
 #include "pipeline/stage.h"
 #include "pipeline/testing/chunk.h"
-#include "stages/testing/frames.h"
 
 namespace kvserve {
 
@@ -19,87 +18,6 @@ const StageEntry& AffineStage();
 namespace {
 
 using ::testing::HasSubstr;
-
-constexpr std::uint32_t kHeads = 4;
-constexpr std::uint32_t kDim = 128;
-constexpr std::uint32_t kColumns = kHeads * kDim;
-
-// Standard normal keys with a constant bias of norm 600 in three channels of a head, as the first
-// and last layers of some models have.
-KvBuffer BiasedKeys(std::uint32_t tokens) {
-  KvBuffer cache =
-      testing::MakeChunk(testing::MakeGeometry(DType::kFloat16, {{kHeads, kDim, 0}}), {0, tokens});
-  std::mt19937 random(17);
-  std::normal_distribution<float> normal;
-  std::vector<float> values(std::size_t{tokens} * kColumns);
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const std::size_t d = i % kDim;
-    const float bias = d == 3 ? 450.0F : d == 60 ? -300.0F : d == 100 ? 260.0F : 0.0F;
-    values[i] = normal(random) + (i % kColumns < kDim ? bias : 0.0F);
-  }
-  EXPECT_TRUE(StoreFloats(values, cache.view().layers[0].k));
-  return cache;
-}
-
-double Correlation(const std::vector<double>& x, const std::vector<double>& y) {
-  double sx = 0, sy = 0, sxx = 0, syy = 0, sxy = 0;
-  const auto n = static_cast<double>(x.size());
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    sx += x[i];
-    sy += y[i];
-    sxx += x[i] * x[i];
-    syy += y[i] * y[i];
-    sxy += x[i] * y[i];
-  }
-  return (sxy - sx * sy / n) / std::sqrt((sxx - sx * sx / n) * (syy - sy * sy / n));
-}
-
-// Smallest correlation over heads and random queries between the logits of all tokens.
-double LogitCorrelation(const std::vector<float>& before, const std::vector<float>& after) {
-  std::mt19937 random(23);
-  std::normal_distribution<float> normal;
-  double smallest = 1.0;
-  for (std::uint32_t h = 0; h < kHeads; ++h) {
-    for (int q = 0; q < 8; ++q) {
-      std::vector<float> query(kDim);
-      for (float& value : query) value = normal(random);
-      std::vector<double> x, y;
-      for (std::size_t at = h * kDim; at < before.size(); at += kColumns) {
-        double a = 0.0, b = 0.0;
-        for (std::uint32_t d = 0; d < kDim; ++d) {
-          a += double{query[d]} * before[at + d];
-          b += double{query[d]} * after[at + d];
-        }
-        x.push_back(a);
-        y.push_back(b);
-      }
-      smallest = std::min(smallest, Correlation(x, y));
-    }
-  }
-  return smallest;
-}
-
-double CorrelationThrough(const std::string& profile) {
-  const KvBuffer cache = BiasedKeys(512);
-  std::vector<std::byte> frame;
-  const auto status = testing::EncodeSample(cache.view(), ParseProfile(profile).value(), frame);
-  EXPECT_TRUE(status.has_value()) << profile << ": " << status.error().message;
-  KvBuffer decoded;
-  EXPECT_TRUE(testing::DecodeSample(frame, decoded));
-  return LogitCorrelation(testing::PlaneValues(cache.view().layers[0].k),
-                          testing::PlaneValues(std::as_const(decoded).view().layers[0].k));
-}
-
-// Four bits for keys whose bias is hundreds of times their spread.
-TEST(Affine, KeepsTheLogitsOfKeysWithALargeBias) {
-  for (const char* quantizer :
-       {"uniform:levels=16,axis=token|rans", "hadamard|uniform:levels=16|rans",
-        "hadamard|uniform:levels=16,axis=token|rans"}) {
-    EXPECT_GE(CorrelationThrough("affine|" + std::string(quantizer)), 0.99) << quantizer;
-    EXPECT_GE(CorrelationThrough("affine:scale=1|" + std::string(quantizer)), 0.99) << quantizer;
-  }
-  EXPECT_LT(CorrelationThrough("uniform:levels=16,axis=token|rans"), 0.9);  // what it is there for
-}
 
 struct Case {
   Arena arena;
