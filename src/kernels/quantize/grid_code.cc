@@ -48,6 +48,16 @@ std::uint32_t ZigZag(std::int32_t value) {
                    : 2 * static_cast<std::uint32_t>(value);
 }
 
+// Half steps, as ZigZag writes them.
+Result<double> ReadOffset(ByteReader& in) {
+  KVSERVE_ASSIGN(const std::uint64_t zigzag, in.GetVarint());
+  const auto half_steps = static_cast<double>(zigzag / 2 + (zigzag & 1));  // + 1 might wrap to 0
+  if (half_steps > kLargestOffset) {
+    return MakeError(ErrorCode::kCorruptData, "a grid's offset is out of range");
+  }
+  return (zigzag & 1) != 0 ? -half_steps : half_steps;
+}
+
 std::byte* Put(std::byte* out, float value) {
   std::memcpy(out, &value, sizeof(value));
   return out + sizeof(value);
@@ -156,12 +166,8 @@ Result<Grid> GridCode::Read(ByteReader& in) const {
       static_cast<std::uint32_t>((exponent + 127) << 23 | position % kFractions << (23 - 4));
   const auto step = std::bit_cast<float>(bits);
   if (form_ == GridForm::kSymmetric) return Grid{SymmetricZero(levels_, step), step};
-  KVSERVE_ASSIGN(const auto zigzag, in.GetVarint());
-  const auto half_steps = static_cast<double>((zigzag + 1) / 2);
-  if (half_steps > kLargestOffset) {
-    return MakeError(ErrorCode::kCorruptData, "a grid's offset is out of range");
-  }
-  const auto offset = static_cast<float>((zigzag & 1) != 0 ? -half_steps : half_steps);
+  KVSERVE_ASSIGN(const double half_steps, ReadOffset(in));
+  const auto offset = static_cast<float>(half_steps);
   return Grid{offset * (0.5F * step) + 0.0F, step};
 }
 
@@ -222,12 +228,7 @@ Result<Grid> GridCode::ReadLong(std::uint8_t code, ByteReader& in) const {
                                    base_ + position / kFractions);
     grid.step = static_cast<float>(step);
     if (!symmetric) {
-      KVSERVE_ASSIGN(const auto zigzag, in.GetVarint());
-      const auto half_steps = static_cast<double>((zigzag + 1) / 2);
-      if (half_steps > kLargestOffset) {
-        return MakeError(ErrorCode::kCorruptData, "a grid's offset is out of range");
-      }
-      const double offset = (zigzag & 1) != 0 ? -half_steps : half_steps;
+      KVSERVE_ASSIGN(const double offset, ReadOffset(in));
       grid.zero = static_cast<float>(offset * (0.5 * step)) + 0.0F;
     }
   }

@@ -204,5 +204,15 @@ TEST(GridCode, HostileBytesAreRefused) {
   EXPECT_TRUE(refused({10, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0x01}));
 }
 
+// Adding one to the largest number gives 0, which would be a fine offset.
+TEST(GridCode, TheLargestOffsetIsRefused) {
+  const std::vector<std::uint8_t> bytes = {10,   0xFF, 0xFF, 0xFF, 0xFF, 0xFF,
+                                           0xFF, 0xFF, 0xFF, 0xFF, 0x01};
+  for (const std::int16_t base : {0, -110}) {  // steps in float and in double
+    ByteReader reader(std::as_bytes(std::span(bytes)));
+    EXPECT_FALSE(GridCode(16, base).Read(reader).has_value()) << base;
+  }
+}
+
 }  // namespace
 }  // namespace kvserve
