@@ -65,15 +65,18 @@ std::byte* Arena::TakeBytes(std::size_t bytes) {
   return taken;
 }
 
-void Arena::Reset() {
-  if (blocks_.size() > 1) {
-    const std::size_t total = capacity();
-    blocks_.clear();
-    blocks_.push_back({std::unique_ptr<std::byte, Free>(Allocate(total, kAlignment)), total});
-  }
-  for (const Block& block : blocks_) Forbid(block.bytes.get(), block.size);
+void Arena::Reset() noexcept {
   block_ = 0;
   used_ = 0;
+  if (blocks_.size() > 1) {
+    const std::size_t total = capacity();
+    blocks_.clear();  // before the new one is asked for, so that both are never held
+    auto* const merged =
+        static_cast<std::byte*>(::operator new (total, std::align_val_t{kAlignment}, std::nothrow));
+    if (merged == nullptr) return;  // Take asks for what it needs
+    blocks_.push_back({std::unique_ptr<std::byte, Free>(merged), total});
+  }
+  for (const Block& block : blocks_) Forbid(block.bytes.get(), block.size);
 }
 
 void Arena::ResetAndReserve(std::size_t bytes) {

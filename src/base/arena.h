@@ -42,8 +42,9 @@ class Arena {
     return new (TakeBytes(sizeof(T))) T(std::forward<Arguments>(arguments)...);
   }
 
-  // Takes everything back; what was given out is invalid from now on.
-  void Reset();
+  // Takes everything back; what was given out is invalid from now on. Without memory for one block
+  // in place of many, the arena holds nothing, as a new one.
+  void Reset() noexcept;
   // The same, and holds at least so many bytes from now on. Throws std::bad_alloc.
   void ResetAndReserve(std::size_t bytes);
   // Bytes held from the system.

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <numeric>
 
+#include "base/testing/address_space_limit.h"
+
 namespace kvserve {
 namespace {
 
@@ -39,6 +41,23 @@ TEST(Arena, ImpossibleSizesThrow) {
   Arena arena;
   EXPECT_THROW((void)arena.Take<double>(SIZE_MAX / 4), std::bad_alloc);
   EXPECT_EQ(arena.TakeZeroed<int>(7)[6], 0);
+}
+
+// The blocks go back to the system, which then has no more for one of their size.
+TEST(Arena, ResetWithoutMemoryForOneBlockStartsAnew) {
+  if (!testing::kLimitsAddressSpace) GTEST_SKIP() << "sanitizers need address space themselves";
+  constexpr std::ptrdiff_t kLarge = std::ptrdiff_t{1} << 26;
+  Arena arena;
+  (void)arena.Take<std::byte>(kLarge);
+  (void)arena.Take<std::byte>(2 * kLarge);
+  {
+    const testing::AddressSpaceLimit limit(-3 * kLarge);
+    arena.Reset();
+  }
+  EXPECT_EQ(arena.capacity(), 0U);
+  const auto bytes = arena.Take<std::byte>(100);
+  bytes[99] = std::byte{1};
+  EXPECT_EQ(bytes[99], std::byte{1});
 }
 
 TEST(Arena, ReservesWhatWorkWillNeed) {

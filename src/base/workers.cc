@@ -13,12 +13,21 @@ namespace kvserve {
 Workers::Workers(unsigned threads) {
   const unsigned count = std::max(threads, 1U);
   for (unsigned i = 0; i < count; ++i) arenas_.push_back(std::make_unique<Arena>());
-  for (unsigned i = 1; i < count; ++i) {
-    threads_.emplace_back([this, i] { Serve(i); });
+  try {
+    for (unsigned i = 1; i < count; ++i) {
+      threads_.emplace_back([this, i] { Serve(i); });
+    }
+  } catch (...) {  // no destructor follows, and threads that nobody joins end the program
+    Stop();
+    throw;
   }
 }
 
 Workers::~Workers() {
+  Stop();
+}
+
+void Workers::Stop() {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;

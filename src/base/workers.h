@@ -17,7 +17,8 @@ namespace kvserve {
 // Run is for one caller at a time and must not be called from within its own work.
 class Workers {
  public:
-  // `threads` at least 1, the caller of Run included: 1 starts none.
+  // `threads` at least 1, the caller of Run included: 1 starts none. Throws std::system_error or
+  // std::bad_alloc when the system has no more threads or memory.
   explicit Workers(unsigned threads = 1);
   ~Workers();
   Workers(const Workers&) = delete;
@@ -47,6 +48,7 @@ class Workers {
 
   [[nodiscard]] Status RunItems(std::size_t items, Work work);
   static Status Guarded(const Work& work, std::size_t item, Arena& scratch);
+  void Stop();
   void Serve(std::size_t worker);
   void TakeItems(std::size_t worker);
   void LevelArenas();

@@ -7,6 +7,8 @@
 #include <numeric>
 #include <set>
 
+#include "base/testing/address_space_limit.h"
+
 namespace kvserve {
 namespace {
 
@@ -57,6 +59,13 @@ TEST(Workers, LackOfMemoryIsAnErrorLikeAnyOther) {
       workers.Run(4, [](std::size_t, Arena&) -> Status { throw std::bad_alloc(); });
   ASSERT_FALSE(status);
   EXPECT_EQ(status.error().code, ErrorCode::kResourceExhausted);
+}
+
+// The threads that did start must be ended, or std::thread ends the program.
+TEST(Workers, AThreadThatCannotStartIsAnException) {
+  if (!testing::kLimitsAddressSpace) GTEST_SKIP() << "sanitizers need address space themselves";
+  const testing::AddressSpaceLimit limit(std::ptrdiff_t{1} << 25);  // a few stacks
+  EXPECT_THROW(Workers(256), std::exception);
 }
 
 }  // namespace
