@@ -75,7 +75,7 @@ class FrameEncoder {
   FrameEncoder& operator=(FrameEncoder&&) noexcept;
   ~FrameEncoder();
 
-  // As EncodeFrame.
+  // As EncodeFrame; kInvalidArgument from an encoder that was moved from.
   [[nodiscard]] Status Encode(const ConstKvView& view, const EncodeOptions& options,
                               std::vector<std::byte>& out, StageSeconds* seconds = nullptr);
 
@@ -95,7 +95,7 @@ class FrameDecoder {
   ~FrameDecoder();
 
   // As DecodeFrame. kMismatch when the frame names a calibration artefact other than the one given,
-  // or when none was given.
+  // or when none was given; kInvalidArgument from a decoder that was moved from.
   [[nodiscard]] Result<std::size_t> Decode(std::span<const std::byte> bytes,
                                            const DecodeOptions& options, KvBuffer& out,
                                            StageSeconds* seconds = nullptr);

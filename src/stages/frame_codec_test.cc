@@ -244,6 +244,63 @@ TEST(FrameCodec, RefusesAnArtefactThatNoStageNeeds) {
   EXPECT_THAT(error.message, HasSubstr(Filled(5).hex()));
 }
 
+// Whatever an encoder and a decoder have seen before, errors too, and wherever they were moved to,
+// they give what fresh ones give.
+TEST(FrameCodec, CodersGiveTheSameAfterOtherShapesErrorsAndMoves) {
+  const KvBuffer chunks[] = {
+      MakeChunk(MakeGeometry(DType::kFloat16, {{2, 64, 64}, {1, 40, 24}}), {0, 33}),
+      MakeChunk(MakeGeometry(DType::kBFloat16, {{3, 16, 16}}), {7, 8}),
+      MakeChunk(MakeGeometry(DType::kFloat32, {{1, 100, 0}}), {0, 300})};
+  KvBuffer broken = MakeChunk(MakeGeometry(DType::kFloat32, {{2, 48, 48}}), {0, 20});
+  std::fill_n(broken.view().layers[0].v.data, 4, std::byte{0xFF});  // NaN
+  FrameDecoder decoder = FrameDecoder::Create({.threads = 2}).value();
+  for (const char* text : {"hadamard|uniform:reconstruct=mean|rans", "affine:scale=1|delta|fp8|lz4",
+                           "uniform:axis=group|bitpack"}) {
+    FrameEncoder encoder = FrameEncoder::Create(ParseProfile(text).value(), {.threads = 2}).value();
+    for (std::size_t round = 0; round < 6; ++round) {
+      const ConstKvView view = std::as_const(chunks[round % 3]).view();
+      const std::vector<std::byte> expected = Encode(text, view);
+      std::vector<std::byte> frame;
+      EXPECT_FALSE(encoder.Encode(std::as_const(broken).view(), {}, frame));
+      EXPECT_TRUE(frame.empty());
+      FrameEncoder moved = std::move(encoder);
+      ASSERT_TRUE(moved.Encode(view, {}, frame)) << text << " " << round;
+      EXPECT_TRUE(frame == expected) << text << " " << round;
+      encoder = std::move(moved);
+
+      KvBuffer decoded;
+      std::vector<std::byte> damaged = frame;
+      damaged[damaged.size() - 5] ^= std::byte{1};
+      EXPECT_FALSE(decoder.Decode(damaged, {}, decoded));
+      EXPECT_FALSE(decoder.Decode(std::span(frame).first(frame.size() / 2), {}, decoded));
+      FrameDecoder next = std::move(decoder);
+      ASSERT_TRUE(next.Decode(frame, {}, decoded)) << text << " " << round;
+      decoder = std::move(next);
+      KvBuffer fresh;
+      ASSERT_TRUE(DecodeFrame(frame, {}, fresh));
+      EXPECT_EQ(Difference(std::as_const(fresh).view(), std::as_const(decoded).view()), "") << text;
+    }
+  }
+}
+
+TEST(FrameCodec, MovedFromCodersAreAnError) {
+  const KvBuffer chunk = MakeChunk(MakeGeometry(DType::kFloat16, {{1, 8, 8}}), {0, 2});
+  FrameEncoder encoder = FrameEncoder::Create(ParseProfile("none").value()).value();
+  FrameDecoder decoder = FrameDecoder::Create().value();
+  const FrameEncoder taken = std::move(encoder);
+  const FrameDecoder other = std::move(decoder);
+  std::vector<std::byte> frame;
+  // NOLINTBEGIN(bugprone-use-after-move)
+  const Status encoded = encoder.Encode(chunk.view(), {}, frame);
+  ASSERT_FALSE(encoded.has_value());
+  EXPECT_EQ(encoded.error().code, ErrorCode::kInvalidArgument);
+  KvBuffer out;
+  const auto decoded = decoder.Decode(Encode("none", chunk.view()), {}, out);
+  ASSERT_FALSE(decoded.has_value());
+  EXPECT_EQ(decoded.error().code, ErrorCode::kInvalidArgument);
+  // NOLINTEND(bugprone-use-after-move)
+}
+
 TEST(FrameCodec, RefusesThreadCountsThatCannotBe) {
   for (const std::uint32_t threads : {0U, 257U}) {
     const auto encoder = FrameEncoder::Create(ParseProfile("none").value(), {.threads = threads});

@@ -168,6 +168,9 @@ FrameDecoder::~FrameDecoder() = default;
 Result<std::size_t> FrameDecoder::Decode(std::span<const std::byte> bytes,
                                          const DecodeOptions& options, KvBuffer& out,
                                          StageSeconds* seconds) {
+  if (state_ == nullptr) {
+    return MakeError(ErrorCode::kInvalidArgument, "this frame decoder has been moved from");
+  }
   return WithoutThrowing([&] { return state_->Decode(bytes, options, out, seconds); });
 }
 

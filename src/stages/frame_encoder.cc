@@ -121,6 +121,9 @@ FrameEncoder::~FrameEncoder() = default;
 
 Status FrameEncoder::Encode(const ConstKvView& view, const EncodeOptions& options,
                             std::vector<std::byte>& out, StageSeconds* seconds) {
+  if (state_ == nullptr) {
+    return MakeError(ErrorCode::kInvalidArgument, "this frame encoder has been moved from");
+  }
   return WithoutThrowing([&] { return state_->Encode(view, options, out, seconds); });
 }
 
