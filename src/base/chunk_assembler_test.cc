@@ -35,11 +35,12 @@ KvBuffer Tokens(TokenRange range) {
 }
 
 void ExpectTokens(const ConstKvView& view, TokenRange range) {
-  const KvBuffer wanted = Tokens(range);
+  const KvBuffer buffer = Tokens(range);
+  const ConstKvView wanted = buffer.view();
   ASSERT_TRUE(CheckView(view));
   EXPECT_EQ(view.tokens, range);
   for (std::size_t i = 0; i < view.layers.size(); ++i) {
-    const auto& layer = wanted.view().layers[i];
+    const auto& layer = wanted.layers[i];
     EXPECT_EQ(std::memcmp(view.layers[i].k.data, layer.k.data, 2 * layer.k.values()), 0);
     if (layer.v.data == nullptr) continue;
     EXPECT_EQ(std::memcmp(view.layers[i].v.data, layer.v.data, 2 * layer.v.values()), 0);
