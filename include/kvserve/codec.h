@@ -68,7 +68,8 @@ using StageSeconds = std::map<std::string, double>;
 class FrameEncoder {
  public:
   // kInvalidArgument for a profile or options that cannot be, also one that needs a calibration
-  // artefact where there is none; kUnsupported for a stage that this build lacks.
+  // artefact where there is none; kUnsupported for a stage that this build lacks;
+  // kResourceExhausted without memory or threads.
   [[nodiscard]] static Result<FrameEncoder> Create(const Profile& profile,
                                                    CodecOptions options = {});
   FrameEncoder(FrameEncoder&&) noexcept;
@@ -89,6 +90,7 @@ class FrameEncoder {
 // kept. One thread at a time.
 class FrameDecoder {
  public:
+  // kInvalidArgument for threads out of range, kResourceExhausted when the system lacks them.
   [[nodiscard]] static Result<FrameDecoder> Create(CodecOptions options = {});
   FrameDecoder(FrameDecoder&&) noexcept;
   FrameDecoder& operator=(FrameDecoder&&) noexcept;

@@ -14,7 +14,8 @@ template <typename Work>
   try {
     return work();
   } catch (const std::exception& error) {  // bad_alloc, length_error, system_error of a thread
-    return MakeError(ErrorCode::kResourceExhausted, std::string("no memory: ") + error.what());
+    return MakeError(ErrorCode::kResourceExhausted,
+                     std::string("no memory or threads: ") + error.what());
   }
 }
 

@@ -65,6 +65,8 @@ class DocumentsTest(cli_case.CliCase):
         """A profile is looked at before the file, so a missing file says that it is one."""
         profiles = set()
         for _, words in command_lines():
+            if "--calib" in words:
+                continue  # such a profile is refused for want of an artefact
             profiles.update(after for word, after in zip(words, words[1:]) if word == "--profile")
         for row in re.findall(r"^\| `(.+?)` \|", (ROOT / "README.md").read_text(), re.MULTILINE):
             profiles.add(row.replace("\\|", "|"))
