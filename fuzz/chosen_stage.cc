@@ -14,8 +14,8 @@ namespace kvserve::fuzzing {
 namespace {
 
 std::string_view PinnedName() {
-  static const char* const kName = std::getenv("KVSERVE_FUZZ_STAGE");
-  return kName == nullptr ? "" : kName;
+  static const char* const name = std::getenv("KVSERVE_FUZZ_STAGE");
+  return name == nullptr ? "" : name;
 }
 
 bool PinnedOut(const StageInfo& info) {

@@ -1,6 +1,7 @@
 #include "plane_ways.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <string>
@@ -111,7 +112,7 @@ void CheckSame(const Floats& a, const Floats& b, const char* what) {
     const float x = (*a)[i];
     const float y = (*b)[i];
     if (std::isnan(x) && std::isnan(y)) continue;
-    if (std::memcmp(&x, &y, sizeof(x)) != 0) {
+    if (std::bit_cast<std::uint32_t>(x) != std::bit_cast<std::uint32_t>(y)) {
       Fail(std::string(what) + ": value " + std::to_string(i) + " is " + std::to_string(x) +
            " and " + std::to_string(y));
     }

@@ -47,18 +47,18 @@ struct CodecCase {
 
 // One plane; planes that differ, some without symbols; enough symbols for several lanes.
 const std::vector<CodecCase>& CodecCases() {
-  static const std::vector<CodecCase> kCases = {
+  static const std::vector<CodecCase> cases = {
       {"one", {{9, 7, 15}}},
       {"mixed", {{5, 8, 15}, {0, 8, 7}, {6, 3, 255}, {4, 4, 0}}},
       {"long", {{64, 24, 3}, {64, 16, 4}}},
   };
-  return kCases;
+  return cases;
 }
 
 // A plane that is cut, between others.
 const CodecCase& PiecesCase() {
-  static const CodecCase kCase = {"pieces", {{3, 9, 15}, {131, 255, 3}, {2, 5, 7}}};
-  return kCase;
+  static const CodecCase cut = {"pieces", {{3, 9, 15}, {131, 255, 3}, {2, 5, 7}}};
+  return cut;
 }
 
 // Mostly one symbol, so that tables pay; of very many nearly only one, so that seeds stay small.

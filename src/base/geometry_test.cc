@@ -55,7 +55,7 @@ TEST(Geometry, DTypesKeepTheirIdsAndNames) {
   constexpr std::string_view kNames[] = {
       "float16",         "bfloat16",    "float32",         "float8_e4m3fn",
       "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "uint8"};
-  for (std::uint8_t id = 1; id <= std::size(kNames); ++id) {
+  for (std::size_t id = 1; id <= std::size(kNames); ++id) {
     const auto dtype = static_cast<DType>(id);
     EXPECT_EQ(DTypeName(dtype), kNames[id - 1]);
     EXPECT_EQ(ParseDType(kNames[id - 1]), dtype);

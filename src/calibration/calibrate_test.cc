@@ -13,9 +13,8 @@ namespace kvserve {
 namespace {
 
 using testing::FakeEngine;
-using testing::FakeEngineOptions;
 
-std::vector<std::vector<Token>> Prompts(std::vector<std::size_t> sizes) {
+std::vector<std::vector<Token>> Prompts(const std::vector<std::size_t>& sizes) {
   std::vector<std::vector<Token>> prompts;
   for (const std::size_t size : sizes) {
     auto& prompt = prompts.emplace_back();
