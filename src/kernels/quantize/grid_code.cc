@@ -51,7 +51,8 @@ std::uint32_t ZigZag(std::int32_t value) {
 // Half steps, as ZigZag writes them.
 Result<double> ReadOffset(ByteReader& in) {
   KVSERVE_ASSIGN(const std::uint64_t zigzag, in.GetVarint());
-  const auto half_steps = static_cast<double>(zigzag / 2 + (zigzag & 1));  // + 1 might wrap to 0
+  const std::uint64_t magnitude = zigzag / 2 + (zigzag & 1);  // + 1 might wrap to 0
+  const auto half_steps = static_cast<double>(magnitude);
   if (half_steps > kLargestOffset) {
     return MakeError(ErrorCode::kCorruptData, "a grid's offset is out of range");
   }

@@ -21,7 +21,8 @@ void Share(unsigned buckets, std::uint32_t width, Buckets& shares) {
   std::array<std::uint8_t, kMaxAliasSymbols> high{};
   std::size_t lows = 0;
   std::size_t highs = 0;
-  for (std::uint8_t b = 0; b < buckets; ++b) {
+  for (unsigned i = 0; i < buckets; ++i) {
+    const auto b = static_cast<std::uint8_t>(i);
     shares.alias[b] = b;
     if (shares.rest[b] < width) {
       low[lows++] = b;

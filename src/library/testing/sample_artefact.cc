@@ -31,7 +31,7 @@ std::array<std::uint16_t, 256> Frequencies(std::uint32_t alphabet, std::uint32_t
 }
 
 const std::vector<EntropyClasses>& AllClasses() {
-  static const std::vector<EntropyClasses> kClasses = [] {
+  static const std::vector<EntropyClasses> all = [] {
     std::vector<EntropyClasses> classes;
     for (std::uint32_t alphabet = 2; alphabet <= 256; ++alphabet) {
       classes.push_back(
@@ -39,7 +39,7 @@ const std::vector<EntropyClasses>& AllClasses() {
     }
     return classes;
   }();
-  return kClasses;
+  return all;
 }
 
 ChannelStatistics Statistics(std::size_t columns) {
