@@ -24,8 +24,10 @@ class Arena {
   template <typename T>
   requires std::is_trivially_destructible_v<T>
   [[nodiscard]] std::span<T> Take(std::size_t count) {
-    if (count > static_cast<std::size_t>(-1) / 2 / sizeof(T)) throw std::bad_alloc();
-    return {reinterpret_cast<T*>(TakeBytes(count * sizeof(T))), count};
+    // NOLINTNEXTLINE(bugprone-sizeof-expression): T may be a pointer, whose own size is meant
+    constexpr std::size_t kBytes = sizeof(T);
+    if (count > static_cast<std::size_t>(-1) / 2 / kBytes) throw std::bad_alloc();
+    return {reinterpret_cast<T*>(TakeBytes(count * kBytes)), count};
   }
   // The same, all zero.
   template <typename T>
