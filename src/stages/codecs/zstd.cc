@@ -44,15 +44,15 @@ std::size_t TotalSymbols(std::span<const SymbolPlane> planes) {
 // A thread's contexts are kept: their tables take longer to allocate than a small frame to code.
 // Null without memory.
 ZSTD_CCtx* Compressor() {
-  thread_local const std::unique_ptr<ZSTD_CCtx, decltype(&ZSTD_freeCCtx)> kContext(
+  thread_local const std::unique_ptr<ZSTD_CCtx, decltype(&ZSTD_freeCCtx)> context(
       ZSTD_createCCtx(), &ZSTD_freeCCtx);
-  return kContext.get();
+  return context.get();
 }
 
 ZSTD_DCtx* Decompressor() {
-  thread_local const std::unique_ptr<ZSTD_DCtx, decltype(&ZSTD_freeDCtx)> kContext(
+  thread_local const std::unique_ptr<ZSTD_DCtx, decltype(&ZSTD_freeDCtx)> context(
       ZSTD_createDCtx(), &ZSTD_freeDCtx);
-  return kContext.get();
+  return context.get();
 }
 
 tl::unexpected<Error> NoMemory() {
