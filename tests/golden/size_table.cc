@@ -94,7 +94,8 @@ std::vector<std::string> SizeChains() {
   for (const std::string& head : heads) {
     for (const std::string& quantizer : Names(StageKind::kQuantizer)) {
       for (const std::string& codec : Names(StageKind::kCodec)) {
-        chains.insert(head + quantizer + "|" + codec);
+        std::string chain = head;
+        chains.insert(chain.append(quantizer).append("|").append(codec));
       }
     }
   }
@@ -144,7 +145,8 @@ void CheckSizes(const std::filesystem::path& file, const std::string& data, cons
   if (std::getenv("KVSERVE_RECORD_GOLDEN") != nullptr) WriteSizes(file, data, rows);
   SizeRows recorded = ReadSizes(file, data);
   for (const auto& [profile, row] : rows) {
-    const std::string what = data + " by " + profile;
+    std::string what = data;
+    what.append(" by ").append(profile);
     const auto found = recorded.extract(profile);
     if (found.empty()) {
       ADD_FAILURE() << what << " is not recorded: run with KVSERVE_RECORD_GOLDEN=1";

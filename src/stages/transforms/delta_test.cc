@@ -67,7 +67,7 @@ Status Inverse(const Transform& transform, const PlaneContext& plane,
                const std::vector<std::byte>& side, std::vector<float>& values) {
   ByteReader reader(side);
   const auto rows = static_cast<std::uint32_t>(values.size() / kColumns);
-  const Status status = transform.Inverse(plane, {values.data(), rows, kHeads, kDim}, reader);
+  Status status = transform.Inverse(plane, {values.data(), rows, kHeads, kDim}, reader);
   EXPECT_TRUE(!status || reader.remaining() == 0);
   return status;
 }
