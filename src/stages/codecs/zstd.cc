@@ -44,14 +44,14 @@ std::size_t TotalSymbols(std::span<const SymbolPlane> planes) {
 // A thread's contexts are kept: their tables take longer to allocate than a small frame to code.
 // Null without memory.
 ZSTD_CCtx* Compressor() {
-  thread_local const std::unique_ptr<ZSTD_CCtx, decltype(&ZSTD_freeCCtx)> context(
-      ZSTD_createCCtx(), &ZSTD_freeCCtx);
+  thread_local const std::unique_ptr<ZSTD_CCtx, decltype(&ZSTD_freeCCtx)> context(ZSTD_createCCtx(),
+                                                                                  &ZSTD_freeCCtx);
   return context.get();
 }
 
 ZSTD_DCtx* Decompressor() {
-  thread_local const std::unique_ptr<ZSTD_DCtx, decltype(&ZSTD_freeDCtx)> context(
-      ZSTD_createDCtx(), &ZSTD_freeDCtx);
+  thread_local const std::unique_ptr<ZSTD_DCtx, decltype(&ZSTD_freeDCtx)> context(ZSTD_createDCtx(),
+                                                                                  &ZSTD_freeDCtx);
   return context.get();
 }
 
