@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/testing/address_space_limit.h"
+#include "base/testing/sanitizers.h"
 
 namespace kvserve {
 namespace {
@@ -45,7 +46,7 @@ TEST(Arena, ImpossibleSizesThrow) {
 
 // The blocks go back to the system, which then has no more for one of their size.
 TEST(Arena, ResetWithoutMemoryForOneBlockStartsAnew) {
-  if (!testing::kLimitsAddressSpace) GTEST_SKIP() << "sanitizers need address space themselves";
+  if (testing::kSanitized) GTEST_SKIP() << "sanitizers need address space themselves";
   constexpr std::ptrdiff_t kLarge = std::ptrdiff_t{1} << 26;
   Arena arena;
   (void)arena.Take<std::byte>(kLarge);

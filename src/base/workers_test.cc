@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/testing/address_space_limit.h"
+#include "base/testing/sanitizers.h"
 
 namespace kvserve {
 namespace {
@@ -63,7 +64,7 @@ TEST(Workers, LackOfMemoryIsAnErrorLikeAnyOther) {
 
 // The threads that did start must be ended, or std::thread ends the program.
 TEST(Workers, AThreadThatCannotStartIsAnException) {
-  if (!testing::kLimitsAddressSpace) GTEST_SKIP() << "sanitizers need address space themselves";
+  if (testing::kSanitized) GTEST_SKIP() << "sanitizers need address space themselves";
   const testing::AddressSpaceLimit limit(std::ptrdiff_t{1} << 25);  // a few stacks
   EXPECT_THROW(Workers(256), std::exception);
 }

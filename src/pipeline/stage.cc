@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string>
 
+#include "base/try.h"
+
 namespace kvserve {
 namespace {
 
@@ -47,9 +49,15 @@ ScaleSource Codec::scale_source(PlaneKind /*kind*/) const {
   return needs_artefact() ? ScaleSource::kCalibrated : ScaleSource::kUnit;
 }
 
-Status Quantizer::Quantize(const PlaneContext& /*plane*/, ConstRealPlane /*values*/,
-                           SymbolPlane& /*symbols*/, ByteWriter& /*side*/) const {
-  return NotImplemented("Quantize");
+Status Quantizer::Quantize(const PlaneContext& plane, ConstRealPlane values, SymbolPlane& symbols,
+                           ByteWriter& side) const {
+  const RowQuantizer* by_rows = rows();
+  if (by_rows == nullptr) return NotImplemented("Quantize");
+  PlaneState* state = by_rows->Begin(plane, {values.tokens, values.heads, values.dim});
+  by_rows->Observe(state, 0, values);
+  KVSERVE_TRY(by_rows->Finish(state, side));
+  by_rows->QuantizeRows(state, 0, values, symbols.symbols);
+  return {};
 }
 
 Status Quantizer::WriteClasses(const FrameContext& /*frame*/, std::span<const SymbolPlane> planes,
@@ -65,9 +73,14 @@ Status Quantizer::ReadClasses(const FrameContext& /*frame*/, std::span<SymbolPla
   return {};
 }
 
-Status Quantizer::Dequantize(const PlaneContext& /*plane*/, const SymbolPlane& /*symbols*/,
-                             ByteReader& /*side*/, RealPlane /*values*/) const {
-  return NotImplemented("Dequantize");
+Status Quantizer::Dequantize(const PlaneContext& plane, const SymbolPlane& symbols,
+                             ByteReader& side, RealPlane values) const {
+  const RowQuantizer* by_rows = rows();
+  if (by_rows == nullptr) return NotImplemented("Dequantize");
+  KVSERVE_ASSIGN(const PlaneState* state,
+                 by_rows->Open(plane, {values.tokens, values.heads, values.dim}, symbols, side));
+  by_rows->DequantizeRows(state, 0, symbols.symbols, values);
+  return {};
 }
 
 Status Quantizer::QuantizeNative(const PlaneContext& /*plane*/, const ConstPlaneView& /*values*/,

@@ -264,7 +264,7 @@ class Quantizer {
   [[nodiscard]] virtual Status Plan(const PlaneContext& plane, DType dtype, std::uint32_t heads,
                                     std::uint32_t dim, SymbolPlane& symbols) const = 0;
 
-  // Real domain. Values are finite.
+  // Real domain. Values are finite. Default: by rows(), the whole plane as one tile.
   [[nodiscard]] virtual Status Quantize(const PlaneContext& plane, ConstRealPlane values,
                                         SymbolPlane& symbols, ByteWriter& side) const;
   // Codes the token classes of all planes into a section of its own, since parsing of the symbols

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/testing/sanitizers.h"
 #include "kernels/isa/isa_testing.h"
 #include "kvserve/codec.h"
 #include "pipeline/plane_order.h"
@@ -23,17 +24,9 @@ namespace {
 
 using testing::LayerShape;
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;
-#elif defined(__has_feature)
-constexpr bool kSanitized = __has_feature(address_sanitizer) || __has_feature(thread_sanitizer);
-#else
-constexpr bool kSanitized = false;
-#endif
-
 // Values of a chunk's largest plane, for the time that a test takes.
-constexpr std::size_t kMostValues = kSanitized ? 8000 : 60000;
-constexpr unsigned kShapesPerChain = kSanitized ? 2 : 12;
+constexpr std::size_t kMostValues = testing::kSanitized ? 8000 : 60000;
+constexpr unsigned kShapesPerChain = testing::kSanitized ? 2 : 12;
 
 constexpr std::uint32_t kDims[] = {1, 8, 64, 80, 96, 100, 112, 120, 128, 192, 256, 512, 576};
 constexpr std::uint32_t kHeads[] = {1, 3, 8};

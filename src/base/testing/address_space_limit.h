@@ -10,12 +10,6 @@
 
 namespace kvserve::testing {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr bool kLimitsAddressSpace = false;
-#else
-inline constexpr bool kLimitsAddressSpace = true;
-#endif
-
 class AddressSpaceLimit {
  public:
   explicit AddressSpaceLimit(std::ptrdiff_t more_bytes) {

@@ -148,23 +148,6 @@ class Fp8 : public Quantizer, public RowQuantizer {
     return {};
   }
 
-  Status Quantize(const PlaneContext& plane, ConstRealPlane values, SymbolPlane& symbols,
-                  ByteWriter& side) const override {
-    PlaneState* state = Begin(plane, {values.tokens, values.heads, values.dim});
-    Observe(state, 0, values);
-    KVSERVE_TRY(Finish(state, side));
-    QuantizeRows(state, 0, values, symbols.symbols);
-    return {};
-  }
-
-  Status Dequantize(const PlaneContext& plane, const SymbolPlane& symbols, ByteReader& side,
-                    RealPlane values) const override {
-    KVSERVE_ASSIGN(const PlaneState* state,
-                   Open(plane, {values.tokens, values.heads, values.dim}, symbols, side));
-    DequantizeRows(state, 0, symbols.symbols, values);
-    return {};
-  }
-
   [[nodiscard]] const RowQuantizer* rows() const override { return this; }
 
   PlaneState* Begin(const PlaneContext& plane, PlaneShape shape) const override {

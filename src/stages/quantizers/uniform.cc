@@ -192,23 +192,6 @@ class Uniform : public Quantizer, public RowQuantizer {
     return {};
   }
 
-  Status Quantize(const PlaneContext& plane, ConstRealPlane values, SymbolPlane& symbols,
-                  ByteWriter& side) const override {
-    PlaneState* state = Begin(plane, {values.tokens, values.heads, values.dim});
-    Observe(state, 0, values);
-    KVSERVE_TRY(Finish(state, side));
-    QuantizeRows(state, 0, values, symbols.symbols);
-    return {};
-  }
-
-  Status Dequantize(const PlaneContext& plane, const SymbolPlane& symbols, ByteReader& side,
-                    RealPlane values) const override {
-    KVSERVE_ASSIGN(const PlaneState* state,
-                   Open(plane, {values.tokens, values.heads, values.dim}, symbols, side));
-    DequantizeRows(state, 0, symbols.symbols, values);
-    return {};
-  }
-
   [[nodiscard]] ScaleSource scale_source(PlaneKind kind) const override {
     const bool fixed = options_[kind == PlaneKind::kValue ? 1 : 0].fixed;
     return fixed ? ScaleSource::kProfile : ScaleSource::kFrame;
