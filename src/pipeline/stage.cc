@@ -9,7 +9,7 @@ namespace kvserve {
 namespace {
 
 tl::unexpected<Error> NotImplemented(const char* what) {
-  return MakeError(ErrorCode::kInternal, std::string("quantizer does not implement ") + what);
+  return MakeError(ErrorCode::kInternal, std::string("a stage does not implement ") + what);
 }
 
 }  // namespace
@@ -47,6 +47,22 @@ ScaleSource Quantizer::scale_source(PlaneKind /*kind*/) const {
 
 ScaleSource Codec::scale_source(PlaneKind /*kind*/) const {
   return needs_artefact() ? ScaleSource::kCalibrated : ScaleSource::kUnit;
+}
+
+Status Transform::Forward(const PlaneContext& plane, RealPlane values, ByteWriter& /*side*/) const {
+  if (rows() == nullptr) return NotImplemented("Forward");
+  KVSERVE_ASSIGN(const PlaneState* state,
+                 rows()->Open(plane, {values.tokens, values.heads, values.dim}));
+  rows()->ForwardRows(state, 0, values);
+  return {};
+}
+
+Status Transform::Inverse(const PlaneContext& plane, RealPlane values, ByteReader& /*side*/) const {
+  if (rows() == nullptr) return NotImplemented("Inverse");
+  KVSERVE_ASSIGN(const PlaneState* state,
+                 rows()->Open(plane, {values.tokens, values.heads, values.dim}));
+  rows()->InverseRows(state, 0, values);
+  return {};
 }
 
 Status Quantizer::Quantize(const PlaneContext& plane, ConstRealPlane values, SymbolPlane& symbols,

@@ -218,10 +218,11 @@ class RowTransform {
 class Transform {
  public:
   virtual ~Transform() = default;
+  // Defaults: by rows(), the whole plane as one tile.
   [[nodiscard]] virtual Status Forward(const PlaneContext& plane, RealPlane values,
-                                       ByteWriter& side) const = 0;
+                                       ByteWriter& side) const;
   [[nodiscard]] virtual Status Inverse(const PlaneContext& plane, RealPlane values,
-                                       ByteReader& side) const = 0;
+                                       ByteReader& side) const;
   // True: PlaneContext::decoded holds the earlier planes at this transform's input domain.
   [[nodiscard]] virtual bool needs_feedback() const { return false; }
   // True: FrameContext::artefact is set, and frames name it.

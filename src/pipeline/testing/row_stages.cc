@@ -16,16 +16,6 @@ class Turn final : public Transform, private RowTransform {
  public:
   explicit Turn(const Settings& settings) : overflow_(settings.value(1) != 0.0) {}
 
-  Status Forward(const PlaneContext& /*plane*/, RealPlane values,
-                 ByteWriter& /*side*/) const override {
-    ForwardRows(nullptr, 0, values);
-    return {};
-  }
-  Status Inverse(const PlaneContext& /*plane*/, RealPlane values,
-                 ByteReader& /*side*/) const override {
-    InverseRows(nullptr, 0, values);
-    return {};
-  }
   [[nodiscard]] const RowTransform* rows() const override { return this; }
 
  private:

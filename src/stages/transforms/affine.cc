@@ -195,7 +195,7 @@ class Affine : public Transform, public RowTransform {
   explicit Affine(const Settings& settings) : settings_(settings) {}
 
   Status Forward(const PlaneContext& plane, RealPlane values, ByteWriter& side) const override {
-    if (needs_artefact()) return ForwardCalibrated(plane, values);
+    if (needs_artefact()) return Transform::Forward(plane, values, side);
     const Switches on = For(plane.kind);
     const std::size_t columns = values.columns();
     const auto counted = values.span().subspan(SkippedRows(plane) * columns);
@@ -210,11 +210,7 @@ class Affine : public Transform, public RowTransform {
   }
 
   Status Inverse(const PlaneContext& plane, RealPlane values, ByteReader& side) const override {
-    if (needs_artefact()) {
-      KVSERVE_ASSIGN(const auto* state, Open(plane, {values.tokens, values.heads, values.dim}));
-      InverseRows(state, 0, values);
-      return {};
-    }
+    if (needs_artefact()) return Transform::Inverse(plane, values, side);
     const Switches on = For(plane.kind);
     const std::size_t columns = values.columns();
     if (!on.any() || values.tokens == SkippedRows(plane)) return {};
@@ -268,12 +264,6 @@ class Affine : public Transform, public RowTransform {
  private:
   [[nodiscard]] Switches For(PlaneKind kind) const {
     return {settings_.integer(kCenter, kind) != 0, settings_.integer(kScale, kind) != 0};
-  }
-
-  Status ForwardCalibrated(const PlaneContext& plane, RealPlane values) const {
-    KVSERVE_ASSIGN(const auto* state, Open(plane, {values.tokens, values.heads, values.dim}));
-    ForwardRows(state, 0, values);
-    return {};
   }
 
   static Result<const ChannelStatistics*> Calibrated(const PlaneContext& plane,

@@ -2,7 +2,6 @@
 // spread over all of them and coefficients look Gaussian. Nothing is sent: the seed is a parameter.
 #include "kernels/hadamard/hadamard.h"
 
-#include "base/try.h"
 #include "pipeline/stage.h"
 
 namespace kvserve {
@@ -45,18 +44,6 @@ struct Signs : PlaneState {
 class Hadamard : public Transform, public RowTransform {
  public:
   explicit Hadamard(const Settings& settings) : settings_(settings) {}
-
-  Status Forward(const PlaneContext& plane, RealPlane values, ByteWriter& /*side*/) const override {
-    KVSERVE_ASSIGN(const auto* state, Open(plane, {values.tokens, values.heads, values.dim}));
-    ForwardRows(state, 0, values);
-    return {};
-  }
-
-  Status Inverse(const PlaneContext& plane, RealPlane values, ByteReader& /*side*/) const override {
-    KVSERVE_ASSIGN(const auto* state, Open(plane, {values.tokens, values.heads, values.dim}));
-    InverseRows(state, 0, values);
-    return {};
-  }
 
   [[nodiscard]] const RowTransform* rows() const override { return this; }
 
