@@ -154,18 +154,25 @@ std::optional<bool> DecodePieces(const Codec& codec, const FrameContext& frame, 
   return true;
 }
 
-// What was decoded encodes within its bound, and to something that decodes the same.
-void CheckEncodes(const Codec& codec, const FrameContext& frame, Planes& planes) {
+// What was decoded encodes within its bound, and to something that decodes the same. Versions of
+// old releases are only decoded.
+void CheckEncodes(const Codec& codec, const FrameContext& frame, bool old_version, Planes& planes) {
   std::vector<std::byte> bytes;
   ByteWriter writer(bytes);
-  if (!codec.Encode(frame, planes.view(), writer)) Fail("decoded symbols do not encode");
+  if (old_version) {
+    if (codec.Encode(frame, planes.view(), writer)) Fail("an old version encodes");
+    return;
+  }
+  if (const Status encoded = codec.Encode(frame, planes.view(), writer); !encoded) {
+    Fail("decoded symbols do not encode: " + encoded.error().message);
+  }
   if (bytes.size() > codec.MaxEncodedBytes(planes.view())) Fail("more bytes than the bound");
   Planes again(planes);
   if (!DecodeWhole(codec, frame, bytes, again)) Fail("encoded symbols do not decode");
   if (!std::ranges::equal(again.symbols(), planes.symbols())) Fail("other symbols come back");
 }
 
-void Check(const Codec& codec, Bytes bytes, bool scalar, Planes& planes) {
+void Check(const Codec& codec, Bytes bytes, bool scalar, bool old_version, Planes& planes) {
   const FrameContext frame = CodecContext();
   Planes other(planes);
   const bool whole = DecodeWhole(codec, frame, bytes, planes);
@@ -179,7 +186,7 @@ void Check(const Codec& codec, Bytes bytes, bool scalar, Planes& planes) {
   if (second && *second != whole) Fail(whole ? "refused the second way" : "taken the second way");
   if (!whole) return;
   if (second && !std::ranges::equal(planes.symbols(), other.symbols())) Fail("other symbols");
-  CheckEncodes(codec, frame, planes);
+  CheckEncodes(codec, frame, old_version, planes);
 }
 
 }  // namespace
@@ -192,7 +199,9 @@ void CheckCodec(std::span<const std::uint8_t> input, const CodecLimits& limits) 
   Planes planes(choices, limits);
   if (planes.total() > limits.most_symbols) return;
   const auto codec = chosen->entry->make_codec(chosen->settings);
-  if (codec) Check(**codec, std::as_bytes(choices.rest()), scalar, planes);
+  if (!codec) return;
+  const bool old_version = chosen->settings.version() != chosen->entry->info->version;
+  Check(**codec, std::as_bytes(choices.rest()), scalar, old_version, planes);
 }
 
 }  // namespace kvserve::fuzzing

@@ -13,7 +13,7 @@ configure() {
 build_preset() {
   local preset=$1
   shift
-  if [[ $preset != fuzz ]]; then ensure_engine; fi
+  if [[ $preset != fuzz* ]]; then ensure_engine; fi
   step "configure $preset" configure "$preset"
   step "build $preset" cmake --build "build/$preset" --parallel "$CORES" ${1:+--target "$@"}
 }

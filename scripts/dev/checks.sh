@@ -16,33 +16,6 @@ without_aslr() {
   fi
 }
 
-# One line: executions, executions per second, covered edges.
-fuzz_figures() {
-  awk -v name="$1" '
-    /stat::number_of_executed_units/ { executions = $2 }
-    /stat::average_exec_per_sec/ { rate = $2 }
-    match($0, /cov: [0-9]+/) { edges = substr($0, RSTART + 5, RLENGTH - 5) }
-    END { printf "%s: %d executions, %d/s, %d edges\n", name, executions, rate, edges }' "$2"
-}
-
-# Without entropic scheduling, whose bookkeeping takes a third of the time of these small inputs.
-fuzz_all() {
-  local seconds=$1 target name
-  shopt -s nullglob
-  local targets=(build/fuzz/bin/*_fuzzer)
-  if ((${#targets[@]} == 0)); then die 'no fuzz targets were built'; fi
-  for target in "${targets[@]}"; do
-    name=$(basename "$target")
-    mkdir -p "build/fuzz/corpus/$name" "build/fuzz/findings"
-    local corpora=("build/fuzz/corpus/$name")
-    if [[ -d fuzz/corpus/$name ]]; then corpora+=("fuzz/corpus/$name"); fi
-    step "fuzz $name for $seconds s" quietly "fuzz-$name" "$target" -max_total_time="$seconds" \
-      -rss_limit_mb=2048 -timeout=20 -print_final_stats=1 -entropic=0 \
-      -artifact_prefix="build/fuzz/findings/$name-" "${corpora[@]}"
-    fuzz_figures "$name" "$LOGS/fuzz-$name.log"
-  done
-}
-
 sources() { git ls-files --cached --others --exclude-standard -- '*.cc' '*.h' '*.cu'; }
 
 check_format() { sources | xargs -r clang-format-14 --dry-run --Werror; }
