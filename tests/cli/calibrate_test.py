@@ -47,6 +47,63 @@ class CalibrateTest(cli_case.CliCase):
         self.assertIn(made["checksum"], text)
         self.assertIn("uniform:levels=5", text)
 
+    def test_kv_files_are_known_by_their_contents(self):
+        self.calibrate()
+        made = self.calib.read_bytes()
+        other = self.folder / "kv.bin"
+        self.kv.rename(other)
+        self.succeed("calibrate", "--data", other, "-o", self.calib)
+        # The source text names the file, and the fingerprint covers it: the rest is the same.
+        self.assertEqual(len(self.calib.read_bytes()), len(made) - len("safetensors") + len("bin"))
+        self.refuse(3, "calibrate", "--data", self.calib, "-o", "x.calib", says="m.calib: is no text")
+        other.write_text("Some words.")
+        other.rename(self.kv)
+        self.refuse(3, "calibrate", "--data", self.kv, "-o", "x.calib", says="kv.safetensors")
+
+    def test_the_data_is_not_replaced(self):
+        before = self.kv.read_bytes()
+        self.refuse(2, "calibrate", "--data", self.kv, "-o", "./kv.safetensors",
+                    says="is the input")
+        model = self.folder / "m.gguf"
+        model.write_bytes(b"GGUF")
+        for command in (("calibrate", "--model", model, "--data", self.kv),
+                        ("dequantize", "--model", model),
+                        ("capture", "--model", model, "--text", self.kv)):
+            self.refuse(2, *command, "-o", "m.gguf", says="is the input")
+        self.refuse(2, "capture", "--model", model, "--text", self.kv, "-o", self.kv,
+                    says="is the input")
+        self.refuse(3, "capture", "--model", model, "--text", self.kv, "-o", "x.safetensors",
+                    says="kv.safetensors: is no text")
+        self.assertEqual(self.kv.read_bytes(), before)
+        self.assert_files("kv.safetensors", "m.gguf")
+
+    def test_frames_of_calibrated_chains(self):
+        """Every command that encodes or decodes takes the artefact, and shows that it is in force
+        (case A11)."""
+        self.calibrate()
+        frames = self.folder / "x.kvs"
+        for profile, calibrated in (("affine:source=calibrated|uniform|rans", {"affine"}),
+                                    ("uniform|rans:tables=calibrated", {"rans"})):
+            with self.subTest(profile):
+                self.succeed_json("encode", "--profile", profile, "--calib", self.calib, self.kv,
+                                  "-o", frames)
+                document = self.succeed_json("inspect", frames)["frames"][0]
+                self.assertEqual({stage["name"] for stage in document["stages"]
+                                  if stage["scale_source"]["k"] == "calibrated"}, calibrated)
+                self.assertIn("calibrated", self.succeed("inspect", frames))
+                checksum = self.succeed_json("inspect", self.calib)["calibration"]["checksum"]
+                self.assertEqual(document["artefact"], checksum)
+                compared = self.succeed_json("compare", self.kv, frames, "--calib", self.calib)
+                self.assertGreater(compared["layers"][1]["k"]["snr_db"], 10)
+                self.refuse(3, "compare", self.kv, frames, says="x.kvs: frame 0")
+                rows = self.succeed_json(
+                    "bench", "codec", "--seconds", "0.001", "--memcpy-bytes", "1048576",
+                    "--threads", "1", "--data", self.kv, "--profile", profile, "--frame-tokens",
+                    "all", "--calib", self.calib)["rows"]
+                self.assertEqual(rows[1]["name"], profile)
+                self.refuse(2, "bench", "codec", "--profile", profile,
+                            says="needs a calibration artefact")
+
     def test_help(self):
         text = self.succeed("calibrate", "--help")
         self.check_golden("help-calibrate.txt", text)

@@ -56,6 +56,40 @@ class CodecTest(cli_case.CliCase):
         self.assertEqual(result.returncode, 2)
         self.assertIn("needs a calibration artefact, and none was given", result.stderr)
 
+    def test_no_command_replaces_its_own_input(self):
+        kv_sample.write_random(self.kv)
+        self.encode()
+        (self.folder / "link").symlink_to("kv.safetensors")
+        (self.folder / "hard").hardlink_to(self.kv)
+        (self.folder / "p.json").write_text('{"profile":"none"}')
+        before = {p.name: p.read_bytes() for p in self.folder.iterdir()}
+        for output in ("kv.safetensors", "./kv.safetensors", self.kv, "link", "hard"):
+            self.refuse(2, "encode", "--profile", "none", "kv.safetensors", "-o", output,
+                        says="is the input kv.safetensors")
+        self.refuse(2, "encode", "--profile", "./p.json", self.kv, "-o", "p.json", says="p.json")
+        self.refuse(2, "decode", "x.kvs", "-o", "./x.kvs", says="is the input x.kvs")
+        self.refuse(2, "decode", "x.kvs", "--calib", "p.json", "-o", "p.json", says="p.json")
+        self.assertEqual({p.name: p.read_bytes() for p in self.folder.iterdir()}, before)
+
+    def test_errors_name_the_file_they_are_about(self):
+        kv_sample.write_random(self.kv)
+        self.encode()
+        damaged = self.folder / "m.calib"
+        damaged.write_bytes(b"KVSC" + bytes(40))
+        for command in (("encode", "--profile", "none", self.kv, "-o", self.out),
+                        ("decode", self.frames, "-o", self.out),
+                        ("compare", self.kv, self.frames),
+                        ("bench", "codec", "--data", self.frames)):
+            line = self.refuse(3, *command, "--calib", damaged, says="m.calib: ")
+            self.assertNotIn("x.kvs", line)
+            self.assertNotIn("kv.safetensors", line)
+        output = self.folder / "none" / "out"
+        for command in (("encode", "--profile", "none", self.kv), ("decode", self.frames)):
+            self.assertTrue(self.refuse(2, *command, "-o", output).startswith(
+                f"kvserve: cannot write {output}: "))
+        self.assertTrue(self.refuse(4, "decode", damaged, "-o", self.out).startswith(
+            f"kvserve: {damaged}: frame 0"))
+
     def test_reports_add_up(self):
         kv_sample.write_random(self.kv)
         encoded = self.encode(LOSSY[0], "--frame-tokens", "8", "--threads", "1")

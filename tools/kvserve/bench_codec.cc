@@ -7,6 +7,7 @@
 
 #include "base/try.h"
 #include "bench_verbs.h"
+#include "codec_arguments.h"
 #include "codec_rows.h"
 #include "evaluation/speed/codec_bench.h"
 #include "evaluation/speed/memory_speed.h"
@@ -25,6 +26,7 @@ constexpr std::uint32_t kSyntheticTokens = 512;
 
 struct Arguments {
   std::string data;
+  std::string calibration;
   std::vector<std::string> profiles;
   std::vector<std::string> frame_tokens;
   std::vector<std::uint32_t> threads;
@@ -70,16 +72,19 @@ Result<KvSet> SyntheticSet() {
   return KvSet::Create(kSyntheticName, std::move(kv), kSyntheticTokens);
 }
 
-Result<KvSet> FileSet(const std::string& path) {
+Result<KvSet> FileSet(const std::string& path, const BenchOptions& options) {
+  CodecOptions codec;
+  codec.calibration = options.calibration;
   KvBuffer kv;
-  KVSERVE_TRY(LoadKv(path, kv));
+  KVSERVE_TRY(LoadKv(path, codec, kv));
   const std::uint32_t tokens = kv.tokens().end;
   return KvSet::Create(path, std::move(kv), tokens);
 }
 
 // One set of KV in memory at a time.
-std::vector<std::function<Result<KvSet>()>> Sources(const Arguments& arguments) {
-  if (!arguments.data.empty()) return {[&] { return FileSet(arguments.data); }};
+std::vector<std::function<Result<KvSet>()>> Sources(const Arguments& arguments,
+                                                    const BenchOptions& options) {
+  if (!arguments.data.empty()) return {[&] { return FileSet(arguments.data, options); }};
   return {[] { return SampleSet(DType::kFloat16); }, [] { return SampleSet(DType::kBFloat16); },
           [] { return SyntheticSet(); }};
 }
@@ -103,7 +108,7 @@ Status MeasureMemory(const Arguments& arguments, std::span<const std::uint32_t> 
 
 Status MeasureAll(const Arguments& arguments, const std::vector<CodecCase>& cases,
                   const BenchOptions& options, CodecRows& rows) {
-  const auto sources = Sources(arguments);
+  const auto sources = Sources(arguments, options);
   Progress progress("bench codec", sources.size() * RowsOf(cases, options));
   std::uint64_t done = 0;
   for (const auto& source : sources) {
@@ -128,6 +133,10 @@ Status RunBenchCodec(const Arguments& arguments, const Invocation& invocation) {
   options.seconds = arguments.seconds;
   options.skip_unsupported = arguments.profiles.empty();
   KVSERVE_TRY(CheckIsas(options.isas));
+  KVSERVE_ASSIGN(options.calibration, LoadArtefact(arguments.calibration));
+  for (const CodecCase& work : cases) {
+    KVSERVE_TRY(FrameEncoder::Create(work.profile, {1, options.calibration}));
+  }
   CodecRows rows;
   KVSERVE_TRY(MeasureAll(arguments, cases, options, rows));
   rows.Print(invocation);
@@ -146,6 +155,7 @@ void AddBenchCodec(CLI::App& bench, Invocation& invocation) {
                      "of Llama-3.1-8B");
   command.add_option("--profile", arguments->profiles,
                      "Profile, any number of times; default: a list beside lossless, LZ4, zstd");
+  AddCalibrationOption(command, arguments->calibration);
   command.add_option("--frame-tokens", arguments->frame_tokens,
                      "Tokens per frame or 'all', any number of times; default: 64 128 256 all");
   command.add_option("--threads", arguments->threads, "Threads, any number of times; default: 1 2")

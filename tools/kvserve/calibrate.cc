@@ -17,6 +17,7 @@
 #include "frame_tokens.h"
 #include "kv_file_source.h"
 #include "library/calibration_file.h"
+#include "output_argument.h"
 #include "profile_argument.h"
 #include "progress.h"
 #include "table.h"
@@ -154,6 +155,10 @@ void PrintResult(const Invocation& invocation, const std::vector<CalibrationFile
 Status RunCalibrate(const Arguments& arguments, const Invocation& invocation) {
   // Usage and data first: neither may cost the loading of a model.
   KVSERVE_ASSIGN(CalibrationOptions options, OptionsOf(arguments));
+  KVSERVE_TRY(CheckOutputIsNoInput(arguments.output, {arguments.model}));
+  for (const std::string& path : arguments.data) {
+    KVSERVE_TRY(CheckOutputIsNoInput(arguments.output, {path}));
+  }
   KVSERVE_ASSIGN(auto files, ReadCalibrationFiles(arguments.data, arguments.limit));
   const bool texts = std::ranges::any_of(files, [](const auto& file) { return !file.kv; });
   if (texts && arguments.model.empty()) {
@@ -190,7 +195,7 @@ void AddOptions(CLI::App& command, Arguments& arguments) {
   command
       .add_option("--data", arguments.data,
                   "Texts: .jsonl or .jsonl.gz records, or any other file as one text; KV files "
-                  "(.safetensors) need no model")
+                  "(safetensors, by whatever name) need no model")
       ->required();
   command.add_option("-o,--output", arguments.output, "Artefact to write (.calib)")->required();
   command.add_option("--tokens", arguments.tokens, "Tokens of each text or KV file at most")

@@ -5,12 +5,11 @@
 
 #include "base/try.h"
 #include "evaluation/record.h"
-#include "tensorfile/input_file.h"
+#include "kv_source.h"
+#include "text_file.h"
 
 namespace kvserve::tool {
 namespace {
-
-constexpr std::uint64_t kMaxTextBytes = 64 << 20;
 
 Result<std::vector<std::string>> ReadTexts(const std::string& path) {
   std::vector<std::string> texts;
@@ -20,9 +19,8 @@ Result<std::vector<std::string>> ReadTexts(const std::string& path) {
     for (Record& record : records) texts.push_back(std::move(record.text));
     return texts;
   }
-  KVSERVE_ASSIGN(const auto bytes, ReadFile(path, kMaxTextBytes));
-  if (bytes.empty()) return MakeError(ErrorCode::kBadInput, path + ": has no text");
-  texts.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  KVSERVE_ASSIGN(std::string text, ReadTextFile(path));
+  texts.push_back(std::move(text));
   return texts;
 }
 
@@ -35,7 +33,8 @@ Result<std::vector<CalibrationFile>> ReadCalibrationFiles(std::span<const std::s
   for (const std::string& path : paths) {
     CalibrationFile file;
     file.path = path;
-    if (path.ends_with(".safetensors")) {
+    KVSERVE_ASSIGN(const bool safetensors, IsSafetensors(path));
+    if (safetensors || path.ends_with(".safetensors")) {
       KVSERVE_ASSIGN(auto kv, KvFileReader::Open(path));
       file.kv.emplace(std::move(kv));
     } else {

@@ -20,9 +20,9 @@ struct CalibrationFile {
   std::uint64_t tokens = 0;  // set when they are counted
 };
 
-// What a file is follows from its name: .safetensors is a KV file, .jsonl and .jsonl.gz are records
-// as evaluate reads them, anything else is one text. Files of texts beyond the first `limit` texts
-// (0: no limit) are cut or left out. kBadInput names the file.
+// A file with the contents or the name of safetensors is a KV file; of the others, .jsonl and
+// .jsonl.gz are records as evaluate reads them, and anything else is one text. Files of texts
+// beyond the first `limit` texts (0: no limit) are cut or left out. kBadInput names the file.
 [[nodiscard]] Result<std::vector<CalibrationFile>> ReadCalibrationFiles(
     std::span<const std::string> paths, std::size_t limit);
 

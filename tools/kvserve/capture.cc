@@ -11,15 +11,14 @@
 #include "frame_tokens.h"
 #include "kvserve/codec.h"
 #include "layer_json.h"
+#include "output_argument.h"
 #include "progress.h"
 #include "table.h"
-#include "tensorfile/input_file.h"
 #include "tensorfile/kv_file.h"
+#include "text_file.h"
 
 namespace kvserve::tool {
 namespace {
-
-constexpr std::uint64_t kMaxTextBytes = 64 << 20;
 
 struct Arguments {
   std::string model;
@@ -50,8 +49,7 @@ Result<std::unique_ptr<Engine>> Open(const Arguments& arguments) {
 }
 
 Result<std::vector<Token>> PromptTokens(const Engine& engine, const Arguments& arguments,
-                                        std::span<const std::byte> bytes) {
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+                                        std::string_view text) {
   KVSERVE_ASSIGN(auto tokens, engine.Tokenize(text, true, false));
   if (tokens.empty()) return MakeError(ErrorCode::kBadInput, arguments.text + " has no tokens");
   tokens.resize(std::min<std::size_t>(tokens.size(), arguments.tokens));
@@ -96,7 +94,8 @@ Status RunCapture(const Arguments& arguments, const Invocation& invocation) {
   // Usage and text first: neither may cost the loading of a model.
   KVSERVE_TRY(CheckTokens("--tokens", arguments.tokens, 1));
   KVSERVE_TRY(CheckTokens("--chunk-tokens", arguments.chunk_tokens, 1));
-  KVSERVE_ASSIGN(const auto text, ReadFile(arguments.text, kMaxTextBytes));
+  KVSERVE_TRY(CheckOutputIsNoInput(arguments.output, {arguments.model, arguments.text}));
+  KVSERVE_ASSIGN(const std::string text, ReadTextFile(arguments.text));
   KVSERVE_ASSIGN(const auto engine, Open(arguments));
   KVSERVE_ASSIGN(const auto tokens, PromptTokens(*engine, arguments, text));
   const KvFileInfo info = InfoOf(engine->info(), tokens);

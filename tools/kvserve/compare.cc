@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/try.h"
+#include "codec_arguments.h"
 #include "command.h"
 #include "kv_source.h"
 #include "pipeline/plane_floats.h"
@@ -118,11 +119,18 @@ void PrintErrors(const std::vector<LayerError>& errors, bool bit_exact) {
   std::printf("bit exact: %s\n", bit_exact ? "yes" : "no");
 }
 
-Status RunCompare(const std::string& a, const std::string& b, const Invocation& invocation) {
+struct Arguments {
+  std::string a;
+  std::string b;
+  CodecArguments codec;
+};
+
+Status RunCompare(const Arguments& arguments, const Invocation& invocation) {
+  KVSERVE_ASSIGN(const CodecOptions codec, LoadCodecOptions(arguments.codec));
   KvBuffer first;
   KvBuffer second;
-  KVSERVE_TRY(LoadKv(a, first));
-  KVSERVE_TRY(LoadKv(b, second));
+  KVSERVE_TRY(LoadKv(arguments.a, codec, first));
+  KVSERVE_TRY(LoadKv(arguments.b, codec, second));
   KVSERVE_ASSIGN(const auto errors,
                  CompareLayers(std::as_const(first).view(), std::as_const(second).view()));
   bool bit_exact = true;
@@ -146,12 +154,12 @@ Status RunCompare(const std::string& a, const std::string& b, const Invocation& 
 }  // namespace
 
 void AddCompare(CLI::App& app, Invocation& invocation) {
-  auto a = std::make_shared<std::string>();
-  auto b = std::make_shared<std::string>();
+  auto arguments = std::make_shared<Arguments>();
   CLI::App& command =
       *app.add_subcommand("compare", "Error between two KV files or files of frames, per layer");
-  command.add_option("a", *a, "KV file or file of frames: the reference")->required();
-  command.add_option("b", *b, "KV file or file of frames")->required();
+  command.add_option("a", arguments->a, "KV file or file of frames: the reference")->required();
+  command.add_option("b", arguments->b, "KV file or file of frames")->required();
+  AddCodecOptions(command, arguments->codec);
   AddJsonFlag(command, invocation);
   command.footer(
       "snr_db is 10 log10(sum a^2 / sum (a - b)^2); null or 'exact' without any error.\n"
@@ -159,8 +167,8 @@ void AddCompare(CLI::App& app, Invocation& invocation) {
       "Examples:\n"
       "  kvserve compare kv.safetensors kv.kvs\n"
       "  kvserve compare kv.safetensors restored.safetensors --json");
-  command.callback([a, b, &invocation] {
-    invocation.run = [a, b, &invocation] { return RunCompare(*a, *b, invocation); };
+  command.callback([arguments, &invocation] {
+    invocation.run = [arguments, &invocation] { return RunCompare(*arguments, invocation); };
   });
 }
 

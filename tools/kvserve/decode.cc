@@ -8,6 +8,7 @@
 #include "command.h"
 #include "frame_sequence.h"
 #include "kvserve/codec.h"
+#include "output_argument.h"
 #include "progress.h"
 #include "stages/profile_facts.h"
 #include "tensorfile/dtype_convert.h"
@@ -25,10 +26,31 @@ struct Arguments {
   CodecArguments codec;
 };
 
+// A file of frames, read and verified.
+struct Input {
+  std::string path;
+  std::vector<std::byte> bytes;
+  FrameSequence sequence;
+};
+
+// For errors that are about the input alone: those of other files name them themselves.
+tl::unexpected<Error> Named(const Input& input, const Error& error) {
+  return MakeError(error.code, input.path + ": " + error.message);
+}
+
+Result<Input> ReadInput(const std::string& path) {
+  Input input{path, {}, {}};
+  KVSERVE_ASSIGN(input.bytes, ReadFile(path));
+  auto sequence = ReadFrameSequence(input.bytes);
+  if (!sequence) return Named(input, sequence.error());
+  input.sequence = std::move(*sequence);
+  return input;
+}
+
 // Decodes all frames into `output`; returns the number of clamped values.
-Result<std::uint64_t> DecodeFrames(std::span<const std::byte> bytes, const FrameSequence& sequence,
-                                   DType dtype, FrameDecoder& decoder, KvFileWriter& output,
-                                   CodecReport& report) {
+Result<std::uint64_t> DecodeFrames(const Input& input, DType dtype, FrameDecoder& decoder,
+                                   KvFileWriter& output, CodecReport& report) {
+  const FrameSequence& sequence = input.sequence;
   Progress progress("decode", sequence.frame_begin.size());
   KvBuffer chunk;
   KvBuffer converted;
@@ -37,14 +59,16 @@ Result<std::uint64_t> DecodeFrames(std::span<const std::byte> bytes, const Frame
     const std::size_t offset = sequence.frame_begin[i];
     {
       const ScopedTimer timer(report.seconds);
-      const auto used = decoder.Decode(bytes.subspan(offset), {}, chunk, &report.stage_seconds);
-      if (!used) return FrameError(i, offset, used.error());
+      const auto used =
+          decoder.Decode(std::span(input.bytes).subspan(offset), {}, chunk, &report.stage_seconds);
+      if (!used) return Named(input, FrameError(i, offset, used.error()).value());
     }
     const KvBuffer* result = &chunk;
     if (dtype != sequence.info.geometry.dtype) {
-      KVSERVE_ASSIGN(const std::uint64_t count, ConvertDType(std::as_const(chunk).view(), dtype,
-                                                             OutOfRangePolicy::kClamp, converted));
-      clamped += count;
+      const auto count =
+          ConvertDType(std::as_const(chunk).view(), dtype, OutOfRangePolicy::kClamp, converted);
+      if (!count) return Named(input, count.error());
+      clamped += *count;
       result = &converted;
     }
     KVSERVE_TRY(output.Write(result->view()));
@@ -60,51 +84,44 @@ Result<DType> TargetDType(const std::string& name, DType frames) {
   return dtype;
 }
 
-Status DecodeFile(const Arguments& arguments, DType dtype, std::span<const std::byte> bytes,
-                  const FrameSequence& sequence, const Invocation& invocation) {
-  KvFileInfo info = sequence.info;
+Status DecodeFile(const Arguments& arguments, const Input& input, FrameDecoder& decoder,
+                  const Invocation& invocation) {
+  KvFileInfo info = input.sequence.info;
+  KVSERVE_ASSIGN(const DType dtype, TargetDType(arguments.dtype, info.geometry.dtype));
   if (dtype != info.geometry.dtype) {
     // A fingerprint covers the cache's dtype: the converted values belong to no known cache.
     info.geometry.dtype = dtype;
     info.model = {};
     info.key = {};
   }
-  KVSERVE_ASSIGN(const CodecOptions codec, LoadCodecOptions(arguments.codec));
-  KVSERVE_ASSIGN(FrameDecoder decoder, FrameDecoder::Create(codec));
   KVSERVE_ASSIGN(KvFileWriter output, KvFileWriter::Create(arguments.output, info));
   CodecReport report;
-  report.raw_bytes = RawBytes(sequence.info);
-  report.wire_bytes = bytes.size();
-  report.frames = sequence.frame_begin.size();
-  KVSERVE_ASSIGN(const std::uint64_t clamped,
-                 DecodeFrames(bytes, sequence, dtype, decoder, output, report));
+  report.raw_bytes = RawBytes(input.sequence.info);
+  report.wire_bytes = input.bytes.size();
+  report.frames = input.sequence.frame_begin.size();
+  KVSERVE_ASSIGN(const std::uint64_t clamped, DecodeFrames(input, dtype, decoder, output, report));
   if (clamped > 0 && !arguments.clamp) {
-    return MakeError(ErrorCode::kBadInput,
-                     std::to_string(clamped) + " values are beyond the range of " +
-                         std::string(DTypeName(dtype)) + "; --clamp limits them");
+    return MakeError(ErrorCode::kBadInput, input.path + ": " + std::to_string(clamped) +
+                                               " values are beyond the range of " +
+                                               std::string(DTypeName(dtype)) +
+                                               "; --clamp limits them");
   }
   KVSERVE_TRY(output.Commit());
   PrintCodecReport(invocation, report, "decode_s",
                    {{"dtype", DTypeName(dtype)},
-                    {"quality_class", QualityClassName(sequence.lossless)},
+                    {"quality_class", QualityClassName(input.sequence.lossless)},
                     {"clamped_values", clamped}});
   return {};
 }
 
-Status DecodeBytes(const Arguments& arguments, std::span<const std::byte> bytes,
-                   const Invocation& invocation) {
-  KVSERVE_ASSIGN(const FrameSequence sequence, ReadFrameSequence(bytes));
-  KVSERVE_ASSIGN(const DType dtype, TargetDType(arguments.dtype, sequence.info.geometry.dtype));
-  return DecodeFile(arguments, dtype, bytes, sequence, invocation);
-}
-
 Status RunDecode(const Arguments& arguments, const Invocation& invocation) {
   KVSERVE_TRY(TargetDType(arguments.dtype, DType::kFloat16));  // usage before any reading
-  KVSERVE_ASSIGN(const auto bytes, ReadFile(arguments.input));
-  if (auto status = DecodeBytes(arguments, bytes, invocation); !status) {
-    return MakeError(status.error().code, arguments.input + ": " + status.error().message);
-  }
-  return {};
+  KVSERVE_TRY(
+      CheckOutputIsNoInput(arguments.output, {arguments.input, arguments.codec.calibration}));
+  KVSERVE_ASSIGN(const CodecOptions codec, LoadCodecOptions(arguments.codec));
+  KVSERVE_ASSIGN(FrameDecoder decoder, FrameDecoder::Create(codec));
+  KVSERVE_ASSIGN(const Input input, ReadInput(arguments.input));
+  return DecodeFile(arguments, input, decoder, invocation);
 }
 
 }  // namespace

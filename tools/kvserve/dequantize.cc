@@ -6,6 +6,7 @@
 #include "base/try.h"
 #include "command.h"
 #include "engine/llama/llama_engine.h"
+#include "output_argument.h"
 #include "table.h"
 
 namespace kvserve::tool {
@@ -17,6 +18,7 @@ struct Arguments {
 };
 
 Status RunDequantize(const Arguments& arguments, const Invocation& invocation) {
+  KVSERVE_TRY(CheckOutputIsNoInput(arguments.output, {arguments.model}));
   double seconds = 0;
   {
     const ScopedTimer timer(seconds);

@@ -9,6 +9,7 @@
 #include "command.h"
 #include "frame_tokens.h"
 #include "kvserve/codec.h"
+#include "output_argument.h"
 #include "profile_argument.h"
 #include "progress.h"
 #include "stages/profile_facts.h"
@@ -25,8 +26,8 @@ struct Arguments {
   std::string output;
 };
 
-Status EncodeFile(const KvFileReader& input, FrameEncoder& encoder, std::uint32_t frame_tokens,
-                  OutputFile& output, CodecReport& report) {
+Status EncodeFile(const std::string& path, const KvFileReader& input, FrameEncoder& encoder,
+                  std::uint32_t frame_tokens, OutputFile& output, CodecReport& report) {
   const KvFileInfo& info = input.info();
   Progress progress("encode", info.tokens.size());
   KvBuffer chunk;
@@ -41,8 +42,9 @@ Status EncodeFile(const KvFileReader& input, FrameEncoder& encoder, std::uint32_
     frame.clear();
     {
       const ScopedTimer timer(report.seconds);
-      KVSERVE_TRY(
-          encoder.Encode(std::as_const(chunk).view(), options, frame, &report.stage_seconds));
+      const auto status =
+          encoder.Encode(std::as_const(chunk).view(), options, frame, &report.stage_seconds);
+      if (!status) return MakeError(status.error().code, path + ": " + status.error().message);
     }
     KVSERVE_TRY(output.Append(frame));
     report.wire_bytes += frame.size();
@@ -55,6 +57,8 @@ Status EncodeFile(const KvFileReader& input, FrameEncoder& encoder, std::uint32_
 Status RunEncode(const Arguments& arguments, const Invocation& invocation) {
   // Usage first: a wrong profile must not cost the reading of a large file.
   KVSERVE_ASSIGN(const std::uint32_t frame_tokens, ParseFrameTokens(arguments.frame_tokens));
+  KVSERVE_TRY(CheckOutputIsNoInput(
+      arguments.output, {arguments.input, arguments.codec.calibration, arguments.profile}));
   KVSERVE_ASSIGN(const Profile profile, LoadProfile(arguments.profile));
   KVSERVE_ASSIGN(const CodecOptions codec, LoadCodecOptions(arguments.codec));
   KVSERVE_ASSIGN(FrameEncoder encoder, FrameEncoder::Create(profile, codec));
@@ -65,9 +69,7 @@ Status RunEncode(const Arguments& arguments, const Invocation& invocation) {
   KVSERVE_ASSIGN(OutputFile output, OutputFile::Create(arguments.output));
   CodecReport report;
   report.raw_bytes = RawBytes(input.info());
-  if (auto status = EncodeFile(input, encoder, frame_tokens, output, report); !status) {
-    return MakeError(status.error().code, arguments.input + ": " + status.error().message);
-  }
+  KVSERVE_TRY(EncodeFile(arguments.input, input, encoder, frame_tokens, output, report));
   KVSERVE_TRY(output.Commit());
   nlohmann::json extra = {{"profile", profile.name},
                           {"quality_class", QualityClassName(IsLossless(profile.stages))},

@@ -8,6 +8,7 @@
 
 #include "base/try.h"
 #include "frame/frame.h"
+#include "stages/frame_artefact.h"
 #include "stages/registry.h"
 
 namespace kvserve {
@@ -43,6 +44,17 @@ Status ResizeAs(const ConstKvView& view, KvBuffer& out) {
   return out.Resize(*view.geometry, view.tokens, layers);
 }
 
+// What a frame of the chunk says about its model.
+Status CheckFits(const ConstKvView& chunk, const CalibrationArtefact& artefact) {
+  FrameHeader header;
+  header.dtype = chunk.geometry->dtype;
+  header.model_layers = static_cast<std::uint32_t>(chunk.geometry->layers.size());
+  for (const auto& layer : chunk.layers) {
+    header.layers.push_back({layer.layer, chunk.geometry->layers[layer.layer], layer.tokens});
+  }
+  return CheckArtefactFits(header, artefact);
+}
+
 }  // namespace
 
 Status CheckSame(const ConstKvView& wanted, const ConstKvView& found) {
@@ -56,13 +68,13 @@ Status CheckSame(const ConstKvView& wanted, const ConstKvView& found) {
 }
 
 Result<CodecAnswer> ReferenceAnswer(const ConstKvView& chunk, const Profile& profile,
-                                    std::uint32_t prompt_tokens) {
+                                    std::uint32_t prompt_tokens,
+                                    const CalibrationArtefact* calibration) {
   KVSERVE_ASSIGN(const Chain chain,
                  Chain::Create(profile.stages, BuiltinStages(), chunk.geometry->dtype,
                                Device::kHost, ProfileOrigin::kCaller));
-  if (chain.needs_artefact()) {
-    return MakeError(ErrorCode::kUnsupported, profile.name + " needs a calibration artefact");
-  }
+  KVSERVE_TRY(CheckArtefactGiven(chain, calibration));
+  if (chain.needs_artefact()) KVSERVE_TRY(CheckFits(chunk, *calibration));
   Arena arena;
   Workers workers;
   FrameContext context;
@@ -71,6 +83,7 @@ Result<CodecAnswer> ReferenceAnswer(const ConstKvView& chunk, const Profile& pro
   context.prompt_tokens = prompt_tokens;
   context.arena = &arena;
   context.workers = &workers;
+  if (chain.needs_artefact()) context.artefact = calibration;
   CodecAnswer answer;
   answer.lossless = chain.lossless();
   KVSERVE_TRY(EncodePlanes(chain, chunk, context, answer.sections));

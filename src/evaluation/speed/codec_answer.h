@@ -17,10 +17,11 @@ struct CodecAnswer {
   bool lossless = false;  // every stage of the chain is
 };
 
-// kUnsupported for profiles that need a calibration artefact; otherwise as EncodeFrame. For a chain
-// of lossless stages kInternal unless every bit comes back.
+// `calibration` may be null for chains that need none. Errors as EncodeFrame; for a chain of
+// lossless stages kInternal unless every bit comes back.
 [[nodiscard]] Result<CodecAnswer> ReferenceAnswer(const ConstKvView& chunk, const Profile& profile,
-                                                  std::uint32_t prompt_tokens);
+                                                  std::uint32_t prompt_tokens,
+                                                  const CalibrationArtefact* calibration = nullptr);
 
 // kInternal unless the frame has the answer's sections, byte for byte.
 [[nodiscard]] Status CheckEncoded(const CodecAnswer& answer, std::span<const std::byte> frame);

@@ -43,7 +43,8 @@ Status RunCase(const KvSet& data, const CodecCase& work, const CodecAnswer& answ
     for (const std::uint32_t threads : work.threads) {
       CodecRow result;
       KVSERVE_ASSIGN(result.speed, MeasureCodec(chunks, work.profile, answer,
-                                                {threads, options.seconds, data.prompt_tokens()}));
+                                                {threads, options.seconds, data.prompt_tokens(),
+                                                 options.calibration}));
       result.name = work.name;
       result.profile = work.profile.name;
       result.data = data.name();
@@ -135,7 +136,8 @@ Status RunCodecBench(const KvSet& data, std::span<const CodecCase> cases,
   for (const CodecCase& work : WithoutRepeats(data, cases)) {
     KVSERVE_TRY(SetIsa(isas.front()));
     const auto first = data.Chunks(work.frame_tokens).front();
-    const auto answer = ReferenceAnswer(first, work.profile, data.prompt_tokens());
+    const auto answer =
+        ReferenceAnswer(first, work.profile, data.prompt_tokens(), options.calibration.get());
     if (!answer) {
       if (options.skip_unsupported && Unsupported(answer.error())) continue;
       return Named(work, answer.error());

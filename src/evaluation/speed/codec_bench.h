@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -49,8 +50,9 @@ struct CodecRow {
 };
 
 struct BenchOptions {
-  std::vector<std::string> isas;  // empty: the one in force
-  double seconds = 0.3;           // as SpeedOptions
+  std::vector<std::string> isas;                           // empty: the one in force
+  double seconds = 0.3;                                    // as SpeedOptions
+  std::shared_ptr<const CalibrationArtefact> calibration;  // for profiles that need one
   bool skip_unsupported = false;  // profiles that refuse the data, instead of failing
 };
 

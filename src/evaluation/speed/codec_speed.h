@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 
 #include "evaluation/speed/codec_answer.h"
@@ -29,6 +30,7 @@ struct SpeedOptions {
   std::uint32_t threads = 1;
   double seconds = 0.3;  // to measure encoding for, and decoding; more where one chunk takes longer
   std::uint32_t prompt_tokens = 0;
+  std::shared_ptr<const CalibrationArtefact> calibration;  // for profiles that need one
 };
 
 // Codes all chunks once, which checks frames and values against `answer` (the answer to the first
