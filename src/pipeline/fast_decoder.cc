@@ -1,6 +1,7 @@
 #include "pipeline/fast_decoder.h"
 
 #include <algorithm>
+#include <memory>
 
 #include "base/byte_io.h"
 #include "base/try.h"
@@ -38,6 +39,7 @@ Status FastDecoder::Run(const Chain& chain, const SectionBytes& sections, const 
     ItemsOfPlanes(plan_.symbols, items_);
     reader = nullptr;
   }
+  if (reader != nullptr && frame.workers->threads() > 1) DividePieces(*reader, frame);
   return frame.workers->Run(items_.size(), [&](std::size_t i, Arena& scratch) {
     return DecodeItemPlanes(chain, reader, frame, items_[i], scratch);
   });
@@ -90,15 +92,40 @@ Status FastDecoder::ReadPiece(const Chain& chain, const SymbolReader& reader, st
   return Named(reader.Read(piece, symbols, scratch), *chain.codec().info);
 }
 
+void FastDecoder::DividePieces(const SymbolReader& reader, const FrameContext& frame) {
+  DivideLastPieces(frame.workers->threads(), plan_.symbols, items_);
+  ahead_ = frame.arena->Take<PieceAhead>(reader.pieces().size());
+  std::uninitialized_default_construct(ahead_.begin(), ahead_.end());
+  for (const DecodeItem& item : items_) {
+    if (item.step != DecodeItem::Step::kRead) continue;
+    ahead_[item.piece].symbols = frame.arena->Take<std::uint8_t>(item.symbols);
+  }
+}
+
 // Without a reader the symbols are there already.
 Status FastDecoder::DecodeItemPlanes(const Chain& chain, const SymbolReader* reader,
                                      const FrameContext& frame, const DecodeItem& item,
                                      Arena& scratch) {
   std::span<std::uint8_t> symbols;
-  if (reader != nullptr && item.piece != DecodeItem::kNoPiece) {
+  if (item.step == DecodeItem::Step::kFinish) {
+    const PieceAhead& piece = ahead_[item.piece];
+    if (!piece.Wait()) return {};  // its reader says why
+    symbols = piece.symbols.subspan(item.first_symbol, item.symbols);
+  } else if (item.step == DecodeItem::Step::kRead) {
+    PieceReading reading(ahead_[item.piece]);
+    KVSERVE_TRY(ReadPiece(chain, *reader, item.piece, ahead_[item.piece].symbols, scratch));
+    reading.Succeeded();
+    return {};
+  } else if (reader != nullptr && item.piece != DecodeItem::kNoPiece) {
     symbols = scratch.Take<std::uint8_t>(item.symbols);
     KVSERVE_TRY(ReadPiece(chain, *reader, item.piece, symbols, scratch));
   }
+  return FinishItem(chain, reader, frame, item, symbols, scratch);
+}
+
+Status FastDecoder::FinishItem(const Chain& chain, const SymbolReader* reader,
+                               const FrameContext& frame, const DecodeItem& item,
+                               std::span<std::uint8_t> symbols, Arena& scratch) {
   if (item.cut) {
     const std::size_t p = item.first_plane;
     const PlaneContext context = ContextOf(frame, planes_[p], scratch);

@@ -1,5 +1,7 @@
 #include "pipeline/piece_items.h"
 
+#include <algorithm>
+
 #include "base/try.h"
 
 namespace kvserve {
@@ -77,6 +79,28 @@ Status ItemsOfPieces(std::span<const SymbolPiece> pieces, std::span<const Symbol
   }
   SkipBare(planes.size(), planes, cursor, items);
   return cursor.plane == planes.size() ? Status() : Uncovered();
+}
+
+// Planes are work enough for all threads while one of them still reads, if as many pieces as there
+// are threads are whole until all but one of these have been read.
+void DivideLastPieces(unsigned threads, std::span<const SymbolPlane> planes,
+                      std::vector<DecodeItem>& items) {
+  const std::size_t divided = std::min<std::size_t>(items.size(), 2 * std::size_t{threads} - 1);
+  const std::size_t first = items.size() - divided;
+  for (std::size_t i = first; i < first + divided; ++i) {
+    const DecodeItem whole = items[i];
+    if (whole.piece == DecodeItem::kNoPiece) continue;
+    items[i].step = DecodeItem::Step::kRead;
+    std::size_t symbol = 0;
+    for (std::size_t p = whole.first_plane; p < whole.first_plane + whole.planes; ++p) {
+      DecodeItem finish = whole.cut ? whole : PlaneItem(p, planes[p]);
+      finish.step = DecodeItem::Step::kFinish;
+      finish.piece = whole.piece;
+      finish.first_symbol = symbol;
+      symbol += finish.symbols;
+      items.push_back(finish);
+    }
+  }
 }
 
 void ItemsOfPlanes(std::span<const SymbolPlane> planes, std::vector<DecodeItem>& items) {

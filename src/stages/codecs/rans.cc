@@ -68,6 +68,14 @@ struct EncoderPlane {
   RansMode mode;
 };
 
+// Symbols of one plane in one piece.
+struct Segment {
+  std::size_t piece;
+  std::size_t plane;
+  std::size_t first_symbol;
+  std::size_t symbols;
+};
+
 // A piece before its length and bytes are written.
 struct CodedPiece {
   SymbolCounts counts;  // of a piece of a plane that is cut
@@ -97,8 +105,10 @@ class FrameEncoder {
         coded_(frame.arena->Take<CodedPiece>(pieces_.size())) {}
 
   Status Run(ByteWriter& out) {
-    KVSERVE_TRY(frame_.workers->Run(
-        pieces_.size(), [&](std::size_t i, Arena& /*scratch*/) { return CountPiece(i); }));
+    const auto segments = FindSegments();
+    KVSERVE_TRY(frame_.workers->Run(segments.size(), [&](std::size_t i, Arena& /*scratch*/) {
+      return CountSegment(segments[i]);
+    }));
     KVSERVE_TRY(CountCutPlanes());
     SentRansTables sent;
     for (std::size_t p = 0; p < planes_.size(); ++p) {
@@ -125,19 +135,26 @@ class FrameEncoder {
     return ClassesOf(artefact_, planes_[plane].alphabet);
   }
 
-  // Counts whole planes and weighs their tables; of a plane that is cut, only counts.
-  Status CountPiece(std::size_t i) {
-    Status status;
-    ForEachSegment(pieces_[i], planes_, [&](std::size_t p, std::size_t at, std::size_t count) {
-      if (!HasChoice(planes_[p]) || !status) return;
-      const auto counts = CountSymbols(planes_[p].symbols.subspan(at, count), planes_[p].alphabet);
-      if (pieces_[i].rows > 0) {
-        coded_[i].counts = counts;
-      } else {
-        status = WeighPlane(p, counts);
-      }
-    });
-    return status;
+  // Those to be counted, in pieces of work that are small enough for any number of threads.
+  [[nodiscard]] std::span<const Segment> FindSegments() const {
+    const auto segments = frame_.arena->Take<Segment>(planes_.size() + pieces_.size());
+    std::size_t found = 0;
+    for (std::size_t i = 0; i < pieces_.size(); ++i) {
+      ForEachSegment(pieces_[i], planes_, [&](std::size_t p, std::size_t at, std::size_t count) {
+        if (HasChoice(planes_[p])) segments[found++] = {i, p, at, count};
+      });
+    }
+    return segments.first(found);
+  }
+
+  // Counts a whole plane and weighs its tables; of a plane that is cut, only counts.
+  Status CountSegment(const Segment& segment) {
+    const SymbolPlane& plane = planes_[segment.plane];
+    const auto counts =
+        CountSymbols(plane.symbols.subspan(segment.first_symbol, segment.symbols), plane.alphabet);
+    if (pieces_[segment.piece].rows == 0) return WeighPlane(segment.plane, counts);
+    coded_[segment.piece].counts = counts;
+    return {};
   }
 
   Status CountCutPlanes() {
