@@ -26,6 +26,7 @@ LAW = {
     "src/stages/quantizers": ["src/pipeline", "src/kernels"],
     "src/stages/selectors": ["src/pipeline", "src/kernels"],
     "src/stages/codecs": ["src/pipeline", "src/kernels"],
+    "src/paged": ["src/kernels"],
     "src/engine": ["src/base"],
     "src/evaluation": ["src/engine", "src/stages", "src/frame", "src/tensorfile"],
     "src/calibration": ["src/engine", "src/stages", "src/library"],

@@ -20,6 +20,7 @@
 #include "kernels/quantize/quantize.h"
 #include "kernels/quantize/uniform_plane.h"
 #include "kernels/rans/rans.h"
+#include "kernels/strided_copy/strided_copy.h"
 
 namespace kvserve {
 namespace {
@@ -60,6 +61,45 @@ void Memcpy(benchmark::State& state) {
   SetBytes(state, 4 * kValues);
 }
 BENCHMARK(Memcpy);
+
+// Blocks of 128 tokens, keys transposed in each (Arg 1: out of them, Arg 0: into them), by element
+// size; bytes of one side.
+void Transposed(benchmark::State& state) {
+  static constexpr std::uint32_t kTokens = 128;
+  static constexpr std::uint32_t kHeads = 8;
+  static constexpr std::uint32_t kDim = 128;
+  const std::size_t size = static_cast<std::size_t>(state.range(0));
+  const DType dtype = size == 1   ? DType::kFloat8E5M2
+                      : size == 2 ? DType::kFloat16
+                                  : DType::kFloat32;
+  std::vector<std::byte> block(kValues * size, std::byte{1});
+  std::vector<std::byte> rows(kValues * size, std::byte{2});
+  const std::size_t block_bytes = std::size_t{kTokens} * kHeads * kDim * size;
+  const auto copy = [&](std::byte* from, std::byte* to, bool out_of_block) {
+    ConstPlaneView source{from, dtype, Device::kHost, kTokens, kHeads, kDim};
+    PlaneView target{to, dtype, Device::kHost, kTokens, kHeads, kDim};
+    const auto set = [](auto& plane, bool transposed) {
+      plane.token_stride = transposed ? 1 : kHeads * kDim;
+      plane.head_stride = transposed ? kDim * kTokens : kDim;
+      plane.dim_stride = transposed ? kTokens : 1;
+    };
+    set(source, out_of_block);
+    set(target, !out_of_block);
+    CopyPlane(source, target);
+  };
+  for (auto _ : state) {
+    for (std::size_t at = 0; at < block.size(); at += block_bytes) {
+      if (state.range(1) == 1) {
+        copy(block.data() + at, rows.data() + at, true);
+      } else {
+        copy(rows.data() + at, block.data() + at, false);
+      }
+    }
+    benchmark::ClobberMemory();
+  }
+  SetBytes(state, kValues * size);
+}
+BENCHMARK(Transposed)->ArgsProduct({{1, 2, 4}, {0, 1}});
 
 void Widen(benchmark::State& state) {
   const auto dtype = static_cast<DType>(state.range(0));
