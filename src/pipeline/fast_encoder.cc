@@ -25,13 +25,61 @@ Status FastEncoder::Run(const Chain& chain, const ConstKvView& view, const Frame
   KVSERVE_TRY(WeighTokens(chain, view, frame, memory));
   by_rows_ = WorksByRows(chain);
   side_.resize(planes_.size());
-  KVSERVE_TRY(frame.workers->Run(planes_.size(), [&](std::size_t p, Arena& scratch) {
-    PlaneContext context = ContextOf(frame, planes_[p], scratch);
-    if (!weights_.empty()) context.token_weights = weights_[p];
-    return EncodePlane(chain, context, p);
+  out.symbols.clear();
+  ByteWriter symbols(out.symbols);
+  SymbolWriter* writer = nullptr;
+  KVSERVE_TRY(BeginSymbols(chain, frame, symbols, writer));
+  KVSERVE_TRY(frame.workers->Run(items_.size(), [&](std::size_t i, Arena& scratch) {
+    if (items_[i].step == EncodeItem::Step::kPiece) {
+      return CodePiece(*writer, items_[i].index, scratch);
+    }
+    return EncodePlaneAt(chain, frame, items_[i].index, writer, scratch);
   }));
   JoinSide(out.side);
-  return WriteSymbols(chain, frame, out);
+  KVSERVE_TRY(WriteClasses(chain, frame, out));
+  return FinishSymbols(chain, frame, writer, symbols);
+}
+
+// What the codec needs before the first plane, and in which order the work is done.
+Status FastEncoder::BeginSymbols(const Chain& chain, const FrameContext& frame, ByteWriter& symbols,
+                                 SymbolWriter*& writer) {
+  const auto& codec = chain.codec();
+  const StageTimer timer(clock_, ClockSlot::kCodec);
+  symbols.bytes().reserve(codec.stage->MaxEncodedBytes(plan_.symbols));
+  auto begun = codec.stage->Begin(frame, plan_.symbols, symbols);
+  if (!begun) return Named(tl::unexpected(std::move(begun).error()), *codec.info);
+  writer = *begun;
+  const auto pieces = writer == nullptr ? std::span<const SymbolPiece>() : writer->pieces();
+  OrderEncoding(pieces, planes_.size(), frame.workers->threads(), items_);
+  counted_ = PlaneGates(planes_.size(), *frame.arena);
+  decided_ = 0;
+  return {};
+}
+
+Status FastEncoder::EncodePlaneAt(const Chain& chain, const FrameContext& frame, std::size_t p,
+                                  SymbolWriter* writer, Arena& scratch) {
+  PlaneCounting counting(counted_, p);
+  PlaneContext context = ContextOf(frame, planes_[p], scratch);
+  if (!weights_.empty()) context.token_weights = weights_[p];
+  KVSERVE_TRY(EncodePlane(chain, context, p));
+  if (writer != nullptr) {
+    const StageTimer timer(clock_, ClockSlot::kCodec);
+    KVSERVE_TRY(Named(writer->Count(p), *chain.codec().info));
+  }
+  counting.Succeeded();
+  return {};
+}
+
+Status FastEncoder::CodePiece(SymbolWriter& writer, std::size_t index, Arena& scratch) {
+  const SymbolPiece& piece = writer.pieces()[index];
+  if (!counted_.Wait(piece.first_plane + piece.planes)) return {};  // that plane says why
+  const StageTimer timer(clock_, ClockSlot::kCodec);
+  {
+    const std::lock_guard lock(deciding_);
+    for (; decided_ <= index; ++decided_) writer.Decide(decided_);
+  }
+  writer.Code(index, scratch);
+  return {};
 }
 
 Status FastEncoder::WeighTokens(const Chain& chain, const ConstKvView& view,
@@ -97,22 +145,24 @@ Status FastEncoder::EncodeWhole(const Chain& chain, const PlaneContext& context,
                *quantizer.info);
 }
 
-Status FastEncoder::WriteSymbols(const Chain& chain, const FrameContext& frame,
+Status FastEncoder::WriteClasses(const Chain& chain, const FrameContext& frame,
                                  CodedSections& out) {
   out.classes.clear();
-  out.symbols.clear();
-  {
-    ByteWriter writer(out.classes);
-    const auto& quantizer = chain.quantizer();
-    const SharedStageTimer timer(clock_, ClockSlot::kQuantizer, *frame.workers);
-    KVSERVE_TRY(
-        Named(quantizer.stage->WriteClasses(frame, plan_.symbols, writer), *quantizer.info));
-  }
+  ByteWriter classes(out.classes);
+  const auto& quantizer = chain.quantizer();
+  const SharedStageTimer timer(clock_, ClockSlot::kQuantizer, *frame.workers);
+  return Named(quantizer.stage->WriteClasses(frame, plan_.symbols, classes), *quantizer.info);
+}
+
+Status FastEncoder::FinishSymbols(const Chain& chain, const FrameContext& frame,
+                                  SymbolWriter* writer, ByteWriter& symbols) {
   const auto& codec = chain.codec();
   const SharedStageTimer timer(clock_, ClockSlot::kCodec, *frame.workers);
-  out.symbols.reserve(codec.stage->MaxEncodedBytes(plan_.symbols));
-  ByteWriter writer(out.symbols);
-  return Named(codec.stage->Encode(frame, plan_.symbols, writer), *codec.info);
+  if (writer == nullptr) {
+    return Named(codec.stage->Encode(frame, plan_.symbols, symbols), *codec.info);
+  }
+  writer->Finish();
+  return {};
 }
 
 // Stages lie in the order that a decoder reads them in.

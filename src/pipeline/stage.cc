@@ -109,6 +109,12 @@ Status Quantizer::DequantizeNative(const PlaneContext& /*plane*/, const SymbolPl
   return NotImplemented("DequantizeNative");
 }
 
+Result<SymbolWriter*> Codec::Begin(const FrameContext& /*frame*/,
+                                   std::span<const SymbolPlane> /*planes*/,
+                                   ByteWriter& /*out*/) const {
+  return nullptr;
+}
+
 Result<const SymbolReader*> Codec::Open(const FrameContext& /*frame*/, ByteReader& /*in*/,
                                         std::span<const SymbolPlane> /*planes*/) const {
   return nullptr;

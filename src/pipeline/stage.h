@@ -317,6 +317,26 @@ class SymbolReader {
   ~SymbolReader() = default;
 };
 
+// The coding of a frame's symbols plane by plane and piece by piece, by many threads at once, so
+// that it may go on beside the quantization of later planes. Lives in the frame's arena, and writes
+// into what Codec::Begin was given.
+class SymbolWriter {
+ public:
+  // In coding order; they cover every symbol once.
+  [[nodiscard]] virtual std::span<const SymbolPiece> pieces() const = 0;
+  // Once per plane, as soon as its symbols are there.
+  [[nodiscard]] virtual Status Count(std::size_t plane) = 0;
+  // Once per piece in coding order, one at a time; all planes up to its last have been counted.
+  virtual void Decide(std::size_t piece) = 0;
+  // Once per piece that has been decided.
+  virtual void Code(std::size_t piece, Arena& scratch) = 0;
+  // After all of that.
+  virtual void Finish() = 0;
+
+ protected:
+  ~SymbolWriter() = default;
+};
+
 // Codes the symbols of all planes of a frame into one stream, so that stream state and tables are
 // shared by many layers. Decode gets planes with shapes, alphabets and classes set and fills their
 // symbols; it must reject any symbol outside the alphabet. Bytes that it leaves are the caller's to
@@ -328,6 +348,11 @@ class Codec {
   [[nodiscard]] virtual Status Encode(const FrameContext& frame,
                                       std::span<const SymbolPlane> planes,
                                       ByteWriter& out) const = 0;
+  // Encode in steps, with the same bytes; `planes` have no symbols yet. Null: this codec encodes a
+  // frame only whole.
+  [[nodiscard]] virtual Result<SymbolWriter*> Begin(const FrameContext& frame,
+                                                    std::span<const SymbolPlane> planes,
+                                                    ByteWriter& out) const;
   [[nodiscard]] virtual Status Decode(const FrameContext& frame, ByteReader& in,
                                       std::span<SymbolPlane> planes) const = 0;
   // Upper bound of Encode's bytes for these shapes.

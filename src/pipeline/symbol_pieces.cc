@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "base/try.h"
+#include "base/workers.h"
+
 namespace kvserve {
 namespace {
 
@@ -50,6 +53,19 @@ std::span<const SymbolPiece> CutIntoPieces(std::span<const SymbolPlane> planes, 
   std::size_t next = 0;
   ForEachPiece(planes, [&](const SymbolPiece& piece) { pieces[next++] = piece; });
   return pieces;
+}
+
+Status WriteAll(const FrameContext& frame, std::size_t planes, SymbolWriter& writer) {
+  KVSERVE_TRY(frame.workers->Run(
+      planes, [&](std::size_t p, Arena& /*scratch*/) { return writer.Count(p); }));
+  const std::size_t pieces = writer.pieces().size();
+  for (std::size_t i = 0; i < pieces; ++i) writer.Decide(i);
+  KVSERVE_TRY(frame.workers->Run(pieces, [&](std::size_t i, Arena& scratch) {
+    writer.Code(i, scratch);
+    return Status();
+  }));
+  writer.Finish();
+  return {};
 }
 
 }  // namespace kvserve

@@ -20,6 +20,9 @@ inline constexpr std::size_t kPieceSymbols = std::size_t{1} << 19;
                                                          Arena& arena);
 [[nodiscard]] std::size_t CountPieces(std::span<const SymbolPlane> planes);
 
+// What Codec::Encode does for a codec that encodes in steps.
+[[nodiscard]] Status WriteAll(const FrameContext& frame, std::size_t planes, SymbolWriter& writer);
+
 // Calls visit(plane, first symbol of it, symbols) for each run of symbols of a piece; Plane has
 // tokens and columns.
 template <typename Plane, typename Visit>

@@ -68,14 +68,6 @@ struct EncoderPlane {
   RansMode mode;
 };
 
-// Symbols of one plane in one piece.
-struct Segment {
-  std::size_t piece;
-  std::size_t plane;
-  std::size_t first_symbol;
-  std::size_t symbols;
-};
-
 // A piece before its length and bytes are written.
 struct CodedPiece {
   SymbolCounts counts;  // of a piece of a plane that is cut
@@ -92,85 +84,93 @@ struct CodedPiece {
   }
 };
 
+// Pieces of a plane; `end` is behind the last.
+struct PieceRange {
+  std::size_t first;
+  std::size_t end;
+};
+
 // The work of one frame, in its arena.
-class FrameEncoder {
+class PieceWriter final : public SymbolWriter {
  public:
-  FrameEncoder(const FrameContext& frame, const CalibrationArtefact* artefact,
-               std::span<const SymbolPlane> planes)
+  PieceWriter(const FrameContext& frame, const CalibrationArtefact* artefact,
+              std::span<const SymbolPlane> planes, ByteWriter& out)
       : frame_(frame),
         artefact_(artefact),
         planes_(planes),
+        out_(out),
         pieces_(CutIntoPieces(planes, *frame.arena)),
+        pieces_of_(frame.arena->TakeZeroed<PieceRange>(planes.size())),
         plane_work_(frame.arena->Take<EncoderPlane>(planes.size())),
-        coded_(frame.arena->Take<CodedPiece>(pieces_.size())) {}
+        coded_(frame.arena->Take<CodedPiece>(pieces_.size())) {
+    for (std::size_t i = 0; i < pieces_.size(); ++i) {
+      for (std::size_t p = pieces_[i].first_plane; p < EndOf(pieces_[i]); ++p) {
+        if (pieces_of_[p].end == 0) pieces_of_[p].first = i;
+        pieces_of_[p].end = i + 1;
+      }
+    }
+  }
 
-  Status Run(ByteWriter& out) {
-    const auto segments = FindSegments();
-    KVSERVE_TRY(frame_.workers->Run(segments.size(), [&](std::size_t i, Arena& /*scratch*/) {
-      return CountSegment(segments[i]);
-    }));
-    KVSERVE_TRY(CountCutPlanes());
-    SentRansTables sent;
-    for (std::size_t p = 0; p < planes_.size(); ++p) {
-      if (!HasChoice(planes_[p])) continue;
-      plane_work_[p].mode = WriteRansMode(plane_work_[p].costs, Classes(p), sent, out);
+  [[nodiscard]] std::span<const SymbolPiece> pieces() const override { return pieces_; }
+
+  Status Count(std::size_t plane) override {
+    if (!HasChoice(planes_[plane])) return {};
+    SymbolCounts counts{};
+    for (std::size_t i = pieces_of_[plane].first; i < pieces_of_[plane].end; ++i) {
+      ForEachSegment(pieces_[i], planes_, [&](std::size_t p, std::size_t at, std::size_t count) {
+        if (p != plane) return;
+        const auto part = CountSymbols(planes_[p].symbols.subspan(at, count), planes_[p].alphabet);
+        if (pieces_[i].rows > 0) coded_[i].counts = part;
+        for (std::size_t s = 0; s < counts.size(); ++s) counts[s] += part[s];
+      });
     }
-    for (std::size_t i = 0; i < pieces_.size(); ++i) PreparePiece(i);
-    KVSERVE_TRY(frame_.workers->Run(pieces_.size(), [&](std::size_t i, Arena& scratch) {
-      CodePiece(i, scratch);
-      return Status();
-    }));
-    for (const CodedPiece& piece : coded_) out.PutVarint(piece.bytes());
+    return WeighPlane(plane, counts);
+  }
+
+  void Decide(std::size_t piece) override {
+    for (; headers_ < EndOf(pieces_[piece]); ++headers_) {
+      if (!HasChoice(planes_[headers_])) continue;
+      plane_work_[headers_].mode =
+          WriteRansMode(plane_work_[headers_].costs, Classes(headers_), sent_, out_);
+    }
+    PreparePiece(piece);
+  }
+
+  void Finish() override {
+    for (const CodedPiece& piece : coded_) out_.PutVarint(piece.bytes());
     for (const CodedPiece& piece : coded_) {
-      out.PutBytes(piece.packed);
+      out_.PutBytes(piece.packed);
       if (piece.coded_symbols == 0) continue;
-      out.Put(static_cast<std::uint8_t>(piece.lanes_log2));
-      out.PutBytes(piece.stream);
+      out_.Put(static_cast<std::uint8_t>(piece.lanes_log2));
+      out_.PutBytes(piece.stream);
     }
-    return {};
+  }
+
+  void Code(std::size_t i, Arena& scratch) override {
+    CodedPiece& piece = coded_[i];
+    const auto parts = scratch.Take<RansPart>(pieces_[i].planes);
+    std::size_t coded = 0;
+    std::size_t packed = 0;
+    ForEachSegment(pieces_[i], planes_, [&](std::size_t p, std::size_t at, std::size_t count) {
+      if (!HasChoice(planes_[p])) return;
+      const RansMode& mode = plane_work_[p].mode;
+      const std::span<const std::uint8_t> symbols = planes_[p].symbols.subspan(at, count);
+      if (mode.table != nullptr) parts[coded++] = {symbols, mode.table};
+      if (mode.byte != kRansPacked) return;
+      const std::uint32_t alphabet = planes_[p].alphabet;
+      const auto bytes = static_cast<std::size_t>(PackedBytes(count, alphabet));
+      PackSymbols(symbols, alphabet, piece.packed.subspan(packed, bytes));
+      packed += bytes;
+    });
+    if (coded == 0) return;
+    piece.stream =
+        RansEncode(parts.first(coded), piece.lanes_log2, RansLayout::kAlias, piece.scratch);
   }
 
  private:
+  static std::size_t EndOf(const SymbolPiece& piece) { return piece.first_plane + piece.planes; }
   [[nodiscard]] std::span<const RansTable> Classes(std::size_t plane) const {
     return ClassesOf(artefact_, planes_[plane].alphabet);
-  }
-
-  // Those to be counted, in pieces of work that are small enough for any number of threads.
-  [[nodiscard]] std::span<const Segment> FindSegments() const {
-    const auto segments = frame_.arena->Take<Segment>(planes_.size() + pieces_.size());
-    std::size_t found = 0;
-    for (std::size_t i = 0; i < pieces_.size(); ++i) {
-      ForEachSegment(pieces_[i], planes_, [&](std::size_t p, std::size_t at, std::size_t count) {
-        if (HasChoice(planes_[p])) segments[found++] = {i, p, at, count};
-      });
-    }
-    return segments.first(found);
-  }
-
-  // Counts a whole plane and weighs its tables; of a plane that is cut, only counts.
-  Status CountSegment(const Segment& segment) {
-    const SymbolPlane& plane = planes_[segment.plane];
-    const auto counts =
-        CountSymbols(plane.symbols.subspan(segment.first_symbol, segment.symbols), plane.alphabet);
-    if (pieces_[segment.piece].rows == 0) return WeighPlane(segment.plane, counts);
-    coded_[segment.piece].counts = counts;
-    return {};
-  }
-
-  Status CountCutPlanes() {
-    for (std::size_t i = 0; i < pieces_.size();) {
-      const std::size_t plane = pieces_[i].first_plane;
-      if (pieces_[i].rows == 0 || !HasChoice(planes_[plane])) {
-        ++i;
-        continue;
-      }
-      SymbolCounts counts{};
-      for (; i < pieces_.size() && pieces_[i].first_plane == plane; ++i) {
-        for (std::size_t s = 0; s < counts.size(); ++s) counts[s] += coded_[i].counts[s];
-      }
-      KVSERVE_TRY(WeighPlane(plane, counts));
-    }
-    return {};
   }
 
   Status WeighPlane(std::size_t p, const SymbolCounts& counts) {
@@ -206,33 +206,16 @@ class FrameEncoder {
         RansScratchWords(piece.code_length, piece.coded_symbols, piece.lanes_log2));
   }
 
-  void CodePiece(std::size_t i, Arena& scratch) {
-    CodedPiece& piece = coded_[i];
-    const auto parts = scratch.Take<RansPart>(pieces_[i].planes);
-    std::size_t coded = 0;
-    std::size_t packed = 0;
-    ForEachSegment(pieces_[i], planes_, [&](std::size_t p, std::size_t at, std::size_t count) {
-      if (!HasChoice(planes_[p])) return;
-      const RansMode& mode = plane_work_[p].mode;
-      const std::span<const std::uint8_t> symbols = planes_[p].symbols.subspan(at, count);
-      if (mode.table != nullptr) parts[coded++] = {symbols, mode.table};
-      if (mode.byte != kRansPacked) return;
-      const std::uint32_t alphabet = planes_[p].alphabet;
-      const auto bytes = static_cast<std::size_t>(PackedBytes(count, alphabet));
-      PackSymbols(symbols, alphabet, piece.packed.subspan(packed, bytes));
-      packed += bytes;
-    });
-    if (coded == 0) return;
-    piece.stream =
-        RansEncode(parts.first(coded), piece.lanes_log2, RansLayout::kAlias, piece.scratch);
-  }
-
   const FrameContext& frame_;
   const CalibrationArtefact* artefact_;
   std::span<const SymbolPlane> planes_;
+  ByteWriter& out_;
   std::span<const SymbolPiece> pieces_;
+  std::span<PieceRange> pieces_of_;  // [plane]
   std::span<EncoderPlane> plane_work_;
   std::span<CodedPiece> coded_;
+  std::size_t headers_ = 0;  // planes whose headers are written
+  SentRansTables sent_;
 };
 
 // ---- decoder -----------------------------------------------------------------------------------
@@ -341,8 +324,15 @@ class Rans : public Codec {
 
   Status Encode(const FrameContext& frame, std::span<const SymbolPlane> planes,
                 ByteWriter& out) const override {
+    KVSERVE_ASSIGN(SymbolWriter* const writer, Begin(frame, planes, out));
+    return WriteAll(frame, planes.size(), *writer);
+  }
+
+  [[nodiscard]] Result<SymbolWriter*> Begin(const FrameContext& frame,
+                                            std::span<const SymbolPlane> planes,
+                                            ByteWriter& out) const override {
     if (version1_) return MakeError(ErrorCode::kUnsupported, "rans version 1 is only decoded");
-    return FrameEncoder(frame, artefact(frame), planes).Run(out);
+    return frame.arena->New<PieceWriter>(frame, artefact(frame), planes, out);
   }
 
   Status Decode(const FrameContext& frame, ByteReader& in,
