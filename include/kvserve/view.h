@@ -79,6 +79,14 @@ using ConstKvView = BasicKvView<const std::byte>;
 // Bytes of all planes in the cache dtype, of a view that CheckView accepts.
 [[nodiscard]] std::uint64_t RawBytes(const ConstKvView& view);
 
+// Copies every element, bit for bit, between host views of equal geometry, tokens and layers;
+// strides may differ. The views do not overlap. kInvalidArgument for a view that CheckView refuses
+// or when they differ, kUnsupported on a device; nothing was copied then.
+[[nodiscard]] Status CopyKv(const ConstKvView& from, const KvView& to);
+
+// The same memory, to be read only.
+[[nodiscard]] ConstKvView AsConst(const KvView& view);
+
 // Owning host storage of one chunk: planes contiguous [token, head, dim], 64-byte aligned, K then V
 // per layer. Reused between chunks: Resize keeps capacity, and takes no memory for shapes that were
 // there before. Not thread-safe.

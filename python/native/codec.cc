@@ -1,0 +1,186 @@
+// Encoder, decoder and frames. The interpreter is free while any of them works.
+#include "kvserve/codec.h"
+
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/map.h>
+
+#include "glue.h"
+
+namespace kvserve::python {
+namespace {
+
+// The bytes of an object with the buffer protocol, held as long as this lives.
+class Bytes {
+ public:
+  explicit Bytes(nb::handle object) {
+    if (PyObject_GetBuffer(object.ptr(), &buffer_, PyBUF_SIMPLE) != 0) throw nb::python_error();
+  }
+  ~Bytes() { PyBuffer_Release(&buffer_); }
+  Bytes(const Bytes&) = delete;
+  Bytes& operator=(const Bytes&) = delete;
+  [[nodiscard]] std::span<const std::byte> span() const {
+    return {static_cast<const std::byte*>(buffer_.buf), static_cast<std::size_t>(buffer_.len)};
+  }
+
+ private:
+  Py_buffer buffer_{};
+};
+
+class Encoder {
+ public:
+  Encoder(Profile profile, std::uint32_t threads, const CalibrationHandle* calibration)
+      : profile_(std::move(profile)),
+        encoder_(Take(FrameEncoder::Create(profile_, {threads, ArtefactOf(calibration)}))) {}
+
+  Frame Encode(const ConstKvView& view, const EncodeOptions& options) {
+    const nb::gil_scoped_release released;
+    Frame frame;
+    const std::lock_guard lock(mutex_);
+    Take(encoder_.Encode(view, options, frame.bytes, &seconds_));
+    frame.raw_bytes = RawBytes(view);
+    return frame;
+  }
+
+  [[nodiscard]] const Profile& profile() const { return profile_; }
+  StageSeconds seconds() {
+    const nb::gil_scoped_release released;
+    const std::lock_guard lock(mutex_);
+    return seconds_;
+  }
+
+ private:
+  Profile profile_;
+  std::mutex mutex_;  // calls of several Python threads take turns
+  FrameEncoder encoder_;
+  StageSeconds seconds_;
+};
+
+class Decoder {
+ public:
+  Decoder(std::uint32_t threads, const CalibrationHandle* calibration)
+      : decoder_(Take(FrameDecoder::Create({threads, ArtefactOf(calibration)}))) {}
+
+  std::size_t Decode(const Bytes& frame, const DecodeOptions& options, KvBuffer& out) {
+    const nb::gil_scoped_release released;
+    const std::lock_guard lock(mutex_);
+    return Take(decoder_.Decode(frame.span(), options, out, &seconds_));
+  }
+
+  std::size_t DecodeInto(const Bytes& frame, const DecodeOptions& options, const BorrowedKv& to) {
+    const nb::gil_scoped_release released;
+    const std::lock_guard lock(mutex_);
+    const std::size_t length = Take(decoder_.Decode(frame.span(), options, scratch_, &seconds_));
+    Take(CopyKv(std::as_const(scratch_).view(), to.view));
+    return length;
+  }
+
+  StageSeconds seconds() {
+    const nb::gil_scoped_release released;
+    const std::lock_guard lock(mutex_);
+    return seconds_;
+  }
+
+ private:
+  std::mutex mutex_;
+  FrameDecoder decoder_;
+  KvBuffer scratch_;  // what goes into tensors; its memory is kept
+  StageSeconds seconds_;
+};
+
+int GetFrameBuffer(PyObject* self, Py_buffer* buffer, int flags) {
+  const auto& bytes = nb::inst_ptr<Frame>(self)->bytes;
+  return PyBuffer_FillInfo(buffer, self, const_cast<std::byte*>(bytes.data()),
+                           static_cast<Py_ssize_t>(bytes.size()), 1, flags);
+}
+PyType_Slot frame_slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(&GetFrameBuffer)},
+                             {0, nullptr}};
+
+void BindFrame(nb::module_& module) {
+  nb::class_<Frame>(module, "Frame", nb::type_slots(frame_slots),
+                    "The bytes of one frame. Has the buffer protocol: what takes bytes takes it, "
+                    "and bytes(frame) copies them.")
+      .def("__len__", [](const Frame& self) { return self.bytes.size(); })
+      .def("__bytes__",
+           [](const Frame& self) { return nb::bytes(self.bytes.data(), self.bytes.size()); })
+      .def(
+          "__buffer__",
+          [](nb::handle self, int /*flags*/) {
+            return nb::steal(PyMemoryView_FromObject(self.ptr()));
+          },
+          nb::arg("flags"), nb::sig("def __buffer__(self, flags: int, /) -> memoryview"))
+      .def_ro("raw_bytes", &Frame::raw_bytes, "of the KV, in the cache dtype");
+}
+
+template <typename Kv, typename ViewOf>
+void DefineEncode(nb::class_<Encoder>& encoder, ViewOf view_of) {
+  encoder.def(
+      "encode",
+      [view_of](Encoder& self, const Kv& kv, std::optional<nb::bytes> model,
+                std::optional<nb::bytes> key, std::uint32_t prompt_tokens) {
+        return self.Encode(view_of(kv), {ToFingerprint(model), ToFingerprint(key), prompt_tokens});
+      },
+      nb::arg("kv"), nb::arg("model") = nb::none(), nb::arg("key") = nb::none(),
+      nb::arg("prompt_tokens") = 0);
+}
+
+void BindEncoder(nb::module_& module) {
+  nb::class_<Encoder> encoder(module, "Encoder");
+  encoder.def(nb::init<Profile, std::uint32_t, const CalibrationHandle*>(), nb::arg("profile"),
+              nb::arg("threads") = 1, nb::arg("calibration") = nb::none());
+  DefineEncode<BorrowedKv>(encoder, [](const BorrowedKv& kv) { return AsConst(kv.view); });
+  DefineEncode<Chunk>(encoder, [](const Chunk& kv) { return kv.buffer.view(); });
+  encoder.def_prop_ro("profile", &Encoder::profile)
+      .def_prop_ro("stage_seconds", &Encoder::seconds,
+                   "seconds spent per stage so far, summed over threads");
+}
+
+void BindDecoder(nb::module_& module) {
+  using Optional = std::optional<nb::bytes>;
+  nb::class_<Decoder>(module, "Decoder")
+      .def(nb::init<std::uint32_t, const CalibrationHandle*>(), nb::arg("threads") = 1,
+           nb::arg("calibration") = nb::none())
+      .def(
+          "decode",
+          [](Decoder& self, nb::handle frame, const Optional& model, const Optional& key,
+             std::uint64_t max_raw_bytes) {
+            auto chunk = std::make_unique<Chunk>();
+            const Bytes bytes(frame);
+            const DecodeOptions options{ToFingerprint(model), ToFingerprint(key), max_raw_bytes};
+            const std::size_t length = self.Decode(bytes, options, chunk->buffer);
+            return nb::make_tuple(nb::cast(chunk.release(), nb::rv_policy::take_ownership), length);
+          },
+          nb::arg("frame"), nb::arg("model") = nb::none(), nb::arg("key") = nb::none(),
+          nb::arg("max_raw_bytes") = DecodeOptions{}.max_raw_bytes,
+          nb::sig("def decode(self, frame: object, model: bytes | None = None, key: bytes | None "
+                  "= None, max_raw_bytes: int = 17179869184) -> tuple[Chunk, int]"))
+      .def(
+          "decode_into",
+          [](Decoder& self, nb::handle frame, const BorrowedKv& to, const Optional& model,
+             const Optional& key, std::uint64_t max_raw_bytes) {
+            if (!to.writable) Raise(ErrorCode::kInvalidArgument, "the tensors are read-only");
+            const Bytes bytes(frame);
+            return self.DecodeInto(bytes, {ToFingerprint(model), ToFingerprint(key), max_raw_bytes},
+                                   to);
+          },
+          nb::arg("frame"), nb::arg("to"), nb::arg("model") = nb::none(),
+          nb::arg("key") = nb::none(), nb::arg("max_raw_bytes") = DecodeOptions{}.max_raw_bytes)
+      .def_prop_ro("stage_seconds", &Decoder::seconds,
+                   "seconds spent per stage so far, summed over threads");
+}
+
+}  // namespace
+
+void BindCodec(nb::module_& module) {
+  BindFrame(module);
+  BindEncoder(module);
+  BindDecoder(module);
+  module.def(
+      "prefix_key",
+      [](const nb::bytes& model, const std::vector<std::int32_t>& tokens) {
+        return ToBytes(PrefixKey(ToFingerprint(model), tokens));
+      },
+      nb::arg("model"), nb::arg("tokens"),
+      "Identity of a token prefix, 16 bytes: XXH3-128 over the token ids, seeded by the model.");
+}
+
+}  // namespace kvserve::python
