@@ -16,7 +16,7 @@ without_aslr() {
   fi
 }
 
-sources() { git ls-files --cached --others --exclude-standard -- '*.cc' '*.h' '*.cu'; }
+sources() { git ls-files --cached --others --exclude-standard -- '*.cc' '*.c' '*.h' '*.cu'; }
 
 check_format() { sources | xargs -r clang-format-14 --dry-run --Werror; }
 

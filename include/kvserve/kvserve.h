@@ -1,0 +1,207 @@
+/* KVServe for other languages and engines: a C ABI (C99) over profiles, frames, paged caches,
+   senders and receivers. Sender and receiver are in kvserve_transfer.h.
+
+   Handles. Types without a body are opaque; every *_create, *_parse, *_load gives one that its
+   *_destroy ends (NULL is allowed there). What a getter returns belongs to the handle.
+   Errors. Functions return a status; values are those of kvserve::ErrorCode, pinned. A text in one
+   line is in kvserve_last_error() of the same thread until its next call that fails.
+   NULL where something is needed is KVSERVE_INVALID_ARGUMENT, never a crash.
+   Growth. A struct that starts with struct_size may gain fields at its end: set struct_size =
+   sizeof(the struct) and everything else to zero first; zero means the default. The other structs
+   are fixed. Functions are only added. KVSERVE_ABI_VERSION counts breaks, if ever there is one.
+   Threads. Handles of profiles, geometries, calibrations and caches may be shared; an encoder,
+   decoder, buffer or chunk is for one thread at a time.
+   Memory. Tensors stay the caller's, are host memory aligned to their elements, and may have any
+   strides; strides are in elements. Token ranges are half-open, positions in the request. */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* NOLINTBEGIN(readability-identifier-naming) */
+
+#define KVSERVE_ABI_VERSION 1
+#define KVSERVE_API __attribute__((visibility("default")))
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef int32_t kvserve_status;
+enum {
+  KVSERVE_OK = 0,
+  KVSERVE_INTERNAL = 1,            /* a fault of ours */
+  KVSERVE_INVALID_ARGUMENT = 2,    /* wrong usage or configuration */
+  KVSERVE_BAD_INPUT = 3,           /* a file or tensor that cannot be used as asked */
+  KVSERVE_CORRUPT_DATA = 4,        /* bytes that contradict their checksum, lengths or format */
+  KVSERVE_UNAVAILABLE = 5,         /* peer or store not reachable */
+  KVSERVE_BUDGET_EXCEEDED = 6,     /* quality or SLO cannot be met */
+  KVSERVE_UNSUPPORTED = 7,         /* well-formed, but this build does not do it */
+  KVSERVE_MISMATCH = 8,            /* two sides do not fit: model, geometry, protocol, key */
+  KVSERVE_DEADLINE_EXCEEDED = 9,   /* the request's deadline passed */
+  KVSERVE_CANCELLED = 10,          /* the caller or the peer gave up */
+  KVSERVE_RESOURCE_EXHAUSTED = 11, /* a stated limit would be passed */
+  KVSERVE_PERMISSION_DENIED = 12   /* wrong or missing token */
+};
+
+KVSERVE_API uint32_t kvserve_abi_version(void); /* of the library; KVSERVE_ABI_VERSION is yours */
+KVSERVE_API const char* kvserve_version(void);  /* "0.1.0" */
+KVSERVE_API const char* kvserve_status_name(kvserve_status status); /* "corrupt_data"; "ok" */
+KVSERVE_API const char* kvserve_last_error(void);                   /* "" before the first */
+
+/* ---- shapes ---------------------------------------------------------------------------------- */
+
+typedef int32_t kvserve_dtype;
+enum {
+  KVSERVE_FLOAT16 = 1,
+  KVSERVE_BFLOAT16 = 2,
+  KVSERVE_FLOAT32 = 3,
+  KVSERVE_FLOAT8_E4M3FN = 4,
+  KVSERVE_FLOAT8_E4M3FNUZ = 5,
+  KVSERVE_FLOAT8_E5M2 = 6,
+  KVSERVE_FLOAT8_E5M2FNUZ = 7,
+  KVSERVE_UINT8 = 8 /* opaque bytes, moved bit for bit */
+};
+KVSERVE_API size_t kvserve_dtype_bytes(kvserve_dtype dtype); /* 0: unknown */
+
+enum { KVSERVE_ROPE_NONE = 0, KVSERVE_ROPE_INTERLEAVED = 1, KVSERVE_ROPE_HALVES = 2 };
+
+/* One layer of the cache; K and V are [token, head, dim]. */
+typedef struct kvserve_layer {
+  uint32_t kv_heads;      /* 1..4096 */
+  uint32_t k_dim;         /* values per head, 1..65536 */
+  uint32_t v_dim;         /* 0: a single plane (MLA), in K */
+  uint32_t window_tokens; /* 0: all tokens; else only the last so many are held */
+  uint32_t rope_style;    /* KVSERVE_ROPE_... */
+  float rope_theta;       /* 0 without RoPE */
+} kvserve_layer;
+
+typedef struct kvserve_geometry kvserve_geometry;
+KVSERVE_API kvserve_status kvserve_geometry_create(kvserve_dtype dtype, const kvserve_layer* layers,
+                                                   size_t layer_count, kvserve_geometry** out);
+KVSERVE_API void kvserve_geometry_destroy(kvserve_geometry* geometry);
+KVSERVE_API kvserve_dtype kvserve_geometry_dtype(const kvserve_geometry* geometry);
+KVSERVE_API size_t kvserve_geometry_layer_count(const kvserve_geometry* geometry);
+KVSERVE_API kvserve_status kvserve_geometry_layer(const kvserve_geometry* geometry, size_t layer,
+                                                  kvserve_layer* out);
+
+/* One plane in memory, axes [token, head, dim]; its sizes are the layer's. */
+typedef struct kvserve_plane {
+  void* data; /* only read where the plane is an input */
+  int64_t token_stride;
+  int64_t head_stride;
+  int64_t dim_stride;
+} kvserve_plane;
+
+typedef struct kvserve_layer_view {
+  uint32_t layer;       /* of the model */
+  uint32_t token_begin; /* that this layer holds; a window layer may hold few, or none */
+  uint32_t token_end;
+  uint32_t reserved; /* 0 */
+  kvserve_plane k;
+  kvserve_plane v; /* no data for a single plane */
+} kvserve_layer_view;
+
+/* A chunk of tokens over some layers, in ascending order. */
+typedef struct kvserve_view {
+  size_t struct_size;
+  const kvserve_geometry* geometry; /* of the whole model */
+  uint32_t token_begin;
+  uint32_t token_end;
+  const kvserve_layer_view* layers;
+  size_t layer_count;
+} kvserve_view;
+
+/* ---- profiles -------------------------------------------------------------------------------- */
+
+typedef struct kvserve_profile kvserve_profile;
+/* "none", "lossless", "hadamard|uniform:k_levels=16,v_levels=8|rans". */
+KVSERVE_API kvserve_status kvserve_profile_parse(const char* text, kvserve_profile** out);
+KVSERVE_API void kvserve_profile_destroy(kvserve_profile* profile);
+KVSERVE_API const char* kvserve_profile_name(const kvserve_profile* profile); /* canonical */
+KVSERVE_API int kvserve_profile_is_lossless(
+    const kvserve_profile* profile); /* every bit comes back */
+KVSERVE_API int kvserve_profile_needs_calibration(const kvserve_profile* profile);
+
+typedef struct kvserve_calibration kvserve_calibration;
+KVSERVE_API kvserve_status kvserve_calibration_load(const char* path, kvserve_calibration** out);
+KVSERVE_API void kvserve_calibration_destroy(kvserve_calibration* calibration);
+
+/* ---- frames ---------------------------------------------------------------------------------- */
+
+typedef struct kvserve_fingerprint {
+  uint8_t bytes[16]; /* all zero: not known, or any */
+} kvserve_fingerprint;
+
+typedef struct kvserve_codec_options {
+  size_t struct_size;
+  const kvserve_calibration* calibration; /* for profiles that need one */
+  uint32_t threads;                       /* 1..256, the caller's included; 0: 1. Change no byte */
+} kvserve_codec_options;
+
+typedef struct kvserve_encode_options {
+  size_t struct_size;
+  kvserve_fingerprint model; /* written into the frame */
+  kvserve_fingerprint key;   /* see kvserve_prefix_key */
+  uint32_t prompt_tokens;    /* of the whole prefill; 0: not known yet */
+} kvserve_encode_options;
+
+typedef struct kvserve_decode_options {
+  size_t struct_size;
+  kvserve_fingerprint model; /* frames of another are KVSERVE_MISMATCH */
+  kvserve_fingerprint key;
+  uint64_t max_raw_bytes; /* larger frames are refused before anything is allocated; 0: 16 GiB */
+} kvserve_decode_options;
+
+/* Bytes that grow. */
+typedef struct kvserve_buffer kvserve_buffer;
+KVSERVE_API kvserve_status kvserve_buffer_create(kvserve_buffer** out);
+KVSERVE_API void kvserve_buffer_destroy(kvserve_buffer* buffer);
+KVSERVE_API const uint8_t* kvserve_buffer_data(const kvserve_buffer* buffer);
+KVSERVE_API size_t kvserve_buffer_size(const kvserve_buffer* buffer);
+KVSERVE_API void kvserve_buffer_clear(kvserve_buffer* buffer); /* keeps its memory */
+
+/* Options may be NULL, here and below. */
+typedef struct kvserve_encoder kvserve_encoder;
+KVSERVE_API kvserve_status kvserve_encoder_create(const kvserve_profile* profile,
+                                                  const kvserve_codec_options* options,
+                                                  kvserve_encoder** out);
+KVSERVE_API void kvserve_encoder_destroy(kvserve_encoder* encoder);
+/* Appends one frame, which depends on values, profile and options alone. After an error the buffer
+   is as it was. KVSERVE_BAD_INPUT: values that are not finite where a lossy stage needs them. */
+KVSERVE_API kvserve_status kvserve_encoder_encode(kvserve_encoder* encoder,
+                                                  const kvserve_view* view,
+                                                  const kvserve_encode_options* options,
+                                                  kvserve_buffer* out);
+
+/* A decoded chunk, planes contiguous [token, head, dim], memory kept between frames. */
+typedef struct kvserve_chunk kvserve_chunk;
+KVSERVE_API kvserve_status kvserve_chunk_create(kvserve_chunk** out);
+KVSERVE_API void kvserve_chunk_destroy(kvserve_chunk* chunk);
+/* Its layers, until the chunk is decoded into again. `out->struct_size` is set by the caller. */
+KVSERVE_API kvserve_status kvserve_chunk_view(const kvserve_chunk* chunk, kvserve_view* out);
+/* Into tensors of the same shapes. */
+KVSERVE_API kvserve_status kvserve_chunk_copy_to(const kvserve_chunk* chunk,
+                                                 const kvserve_view* to);
+
+typedef struct kvserve_decoder kvserve_decoder;
+KVSERVE_API kvserve_status kvserve_decoder_create(const kvserve_codec_options* options,
+                                                  kvserve_decoder** out);
+KVSERVE_API void kvserve_decoder_destroy(kvserve_decoder* decoder);
+/* Decodes the frame at the start of `data`, which may be hostile; its length goes to `frame_bytes`
+   unless that is NULL. After an error the chunk is empty. */
+KVSERVE_API kvserve_status kvserve_decoder_decode(kvserve_decoder* decoder, const void* data,
+                                                  size_t size,
+                                                  const kvserve_decode_options* options,
+                                                  kvserve_chunk* out, size_t* frame_bytes);
+
+/* Identity of a token prefix: XXH3-128 over the little-endian token ids, seeded by the model. */
+KVSERVE_API kvserve_status kvserve_prefix_key(const kvserve_fingerprint* model,
+                                              const int32_t* tokens, size_t token_count,
+                                              kvserve_fingerprint* out);
+
+#ifdef __cplusplus
+}
+#endif
+
+/* NOLINTEND(readability-identifier-naming) */
