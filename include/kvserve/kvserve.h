@@ -200,6 +200,63 @@ KVSERVE_API kvserve_status kvserve_prefix_key(const kvserve_fingerprint* model,
                                               const int32_t* tokens, size_t token_count,
                                               kvserve_fingerprint* out);
 
+/* ---- paged caches ---------------------------------------------------------------------------- */
+
+/* One plane of the whole cache, axes [block, slot, head, dim]; slot is a token's place in its
+   block. */
+typedef struct kvserve_paged_plane {
+  void* data; /* of block 0, slot 0, head 0, dim 0 */
+  int64_t block_stride;
+  int64_t slot_stride;
+  int64_t head_stride;
+  int64_t dim_stride;
+} kvserve_paged_plane;
+
+typedef struct kvserve_paged_layer {
+  uint32_t group;    /* which of a request's block tables is this layer's */
+  uint32_t reserved; /* 0 */
+  kvserve_paged_plane k;
+  kvserve_paged_plane v; /* no data for a single plane */
+} kvserve_paged_layer;
+
+/* Memory orders of known engines, each one contiguous tensor. */
+enum {
+  KVSERVE_NHD = 0,     /* [2, block, slot, head, dim]: all K, then all V */
+  KVSERVE_HND = 1,     /* [2, block, head, slot, dim] */
+  KVSERVE_VLLM_CPU = 2 /* [block, head, (K: [dim, slot], V: [slot, dim])] */
+};
+KVSERVE_API kvserve_status kvserve_lay_out_layer(int32_t layout, void* data,
+                                                 const kvserve_layer* shape, kvserve_dtype dtype,
+                                                 uint32_t blocks, uint32_t block_tokens,
+                                                 kvserve_paged_layer* out);
+
+/* The cache of one engine rank; its memory outlives the handle and whatever was started on it. */
+typedef struct kvserve_paged_cache kvserve_paged_cache;
+KVSERVE_API kvserve_status kvserve_paged_cache_create(const kvserve_geometry* geometry,
+                                                      uint32_t block_tokens, uint32_t blocks,
+                                                      const kvserve_paged_layer* layers,
+                                                      size_t layer_count,
+                                                      kvserve_paged_cache** out);
+KVSERVE_API void kvserve_paged_cache_destroy(kvserve_paged_cache* cache);
+
+/* The blocks of one request in one group: token t is in block blocks[t / block_tokens]. */
+typedef struct kvserve_block_table {
+  const uint32_t* blocks;
+  size_t count;
+} kvserve_block_table;
+#define KVSERVE_NO_BLOCK UINT32_MAX /* a block that the request does not hold */
+
+/* Copies tokens between the blocks of a request and planes: for each layer of the view those of its
+   tokens that lie in [token_begin, token_end). `tables` is [group]. Nothing is copied after an
+   error. Safe from many threads while no block is written that another reads. */
+KVSERVE_API kvserve_status kvserve_gather(const kvserve_paged_cache* cache,
+                                          const kvserve_block_table* tables, size_t table_count,
+                                          uint32_t token_begin, uint32_t token_end,
+                                          const kvserve_view* out);
+KVSERVE_API kvserve_status kvserve_scatter(const kvserve_view* in, uint32_t token_begin,
+                                           uint32_t token_end, const kvserve_block_table* tables,
+                                           size_t table_count, const kvserve_paged_cache* cache);
+
 #ifdef __cplusplus
 }
 #endif

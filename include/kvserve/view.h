@@ -85,7 +85,7 @@ using ConstKvView = BasicKvView<const std::byte>;
 [[nodiscard]] Status CopyKv(const ConstKvView& from, const KvView& to);
 
 // The same memory, to be read only.
-[[nodiscard]] ConstKvView AsConst(const KvView& view);
+[[nodiscard]] ConstKvView ReadOnly(const KvView& view);
 
 // Owning host storage of one chunk: planes contiguous [token, head, dim], 64-byte aligned, K then V
 // per layer. Reused between chunks: Resize keeps capacity, and takes no memory for shapes that were

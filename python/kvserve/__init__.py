@@ -12,10 +12,11 @@ from ._errors import (BadInputError, BudgetExceededError, CancelledError, Corrup
                       KVServeError, MismatchError, PermissionDeniedError, ResourceExhaustedError,
                       UnavailableError, UnsupportedError)
 from ._native import (DTYPE_BYTES, VERSION as __version__, Calibration, Frame, Geometry, KvView,
-                      Layer, Profile, prefix_key)
+                      Layer, NO_BLOCK, Profile, prefix_key)
 from ._stages import Parameter, Stage, stages
 from ._views import view
 from .codec import Chunk, ChunkLayer, Decoder, Encoder, decode, encode
+from .paged import PagedCache, PagedPlane
 
 __all__ = [
     "BadInputError", "BudgetExceededError", "CancelledError", "CorruptDataError",
@@ -24,4 +25,5 @@ __all__ = [
     "UnavailableError", "UnsupportedError", "DTYPE_BYTES", "__version__", "Calibration", "Frame",
     "Geometry", "KvView", "Layer", "Profile", "prefix_key", "Parameter", "Stage", "stages", "view",
     "Chunk", "ChunkLayer", "Decoder", "Encoder", "decode", "encode",
+    "NO_BLOCK", "PagedCache", "PagedPlane",
 ]

@@ -30,7 +30,7 @@ void MakeView(BorrowedKv* self, const KvGeometry& geometry, RangeTuple tokens,
     if (v) layer.v = ToPlane(*v, geometry.dtype);
     kv.view.layers.push_back(layer);
   }
-  Take(CheckView(AsConst(kv.view)));
+  Take(CheckView(ReadOnly(kv.view)));
   new (self) BorrowedKv(std::move(kv));
   self->view.geometry = &self->geometry;
 }
@@ -94,7 +94,7 @@ void BindChunks(nb::module_& module) {
           "tokens", [](const BorrowedKv& self) { return ToTuple(self.view.tokens); },
           "(begin, end): positions in the request")
       .def_prop_ro(
-          "raw_bytes", [](const BorrowedKv& self) { return RawBytes(AsConst(self.view)); },
+          "raw_bytes", [](const BorrowedKv& self) { return RawBytes(ReadOnly(self.view)); },
           "bytes of all planes in the cache dtype");
 
   nb::class_<Chunk>(module, "Chunk",

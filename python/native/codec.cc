@@ -127,7 +127,7 @@ void BindEncoder(nb::module_& module) {
   nb::class_<Encoder> encoder(module, "Encoder");
   encoder.def(nb::init<Profile, std::uint32_t, const CalibrationHandle*>(), nb::arg("profile"),
               nb::arg("threads") = 1, nb::arg("calibration") = nb::none());
-  DefineEncode<BorrowedKv>(encoder, [](const BorrowedKv& kv) { return AsConst(kv.view); });
+  DefineEncode<BorrowedKv>(encoder, [](const BorrowedKv& kv) { return ReadOnly(kv.view); });
   DefineEncode<Chunk>(encoder, [](const Chunk& kv) { return kv.buffer.view(); });
   encoder.def_prop_ro("profile", &Encoder::profile)
       .def_prop_ro("stage_seconds", &Encoder::seconds,
@@ -143,11 +143,11 @@ void BindDecoder(nb::module_& module) {
           "decode",
           [](Decoder& self, nb::handle frame, const Optional& model, const Optional& key,
              std::uint64_t max_raw_bytes) {
-            auto chunk = std::make_unique<Chunk>();
+            Chunk chunk;
             const Bytes bytes(frame);
             const DecodeOptions options{ToFingerprint(model), ToFingerprint(key), max_raw_bytes};
-            const std::size_t length = self.Decode(bytes, options, chunk->buffer);
-            return nb::make_tuple(nb::cast(chunk.release(), nb::rv_policy::take_ownership), length);
+            const std::size_t length = self.Decode(bytes, options, chunk.buffer);
+            return std::pair(std::move(chunk), length);
           },
           nb::arg("frame"), nb::arg("model") = nb::none(), nb::arg("key") = nb::none(),
           nb::arg("max_raw_bytes") = DecodeOptions{}.max_raw_bytes,

@@ -1,5 +1,6 @@
 // kvserve._native: the public C++ API as it is, for python/kvserve to build on.
 #include "glue.h"
+#include "paged.h"
 
 namespace kvserve::python {
 namespace {
@@ -38,4 +39,5 @@ NB_MODULE(_native, module) {
   BindProfiles(module);
   BindChunks(module);
   BindCodec(module);
+  BindPaged(module);
 }

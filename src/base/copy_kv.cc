@@ -51,7 +51,7 @@ void CopyPlane(const ConstPlaneView& from, const PlaneView& to, std::vector<std:
 
 }  // namespace
 
-ConstKvView AsConst(const KvView& view) {
+ConstKvView ReadOnly(const KvView& view) {
   const auto plane = [](const PlaneView& p) {
     return ConstPlaneView{p.data, p.dtype,        p.device,      p.tokens,    p.heads,
                           p.dim,  p.token_stride, p.head_stride, p.dim_stride};
@@ -65,7 +65,7 @@ ConstKvView AsConst(const KvView& view) {
 }
 
 Status CopyKv(const ConstKvView& from, const KvView& to) {
-  KVSERVE_TRY(CheckPair(from, AsConst(to)));
+  KVSERVE_TRY(CheckPair(from, ReadOnly(to)));
   std::vector<std::byte> row;
   for (std::size_t i = 0; i < from.layers.size(); ++i) {
     CopyPlane(from.layers[i].k, to.layers[i].k, row);

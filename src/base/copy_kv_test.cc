@@ -73,9 +73,9 @@ TEST(CopyKv, KeepsEveryBitBetweenAnyStrides) {
     KvBuffer back;
     ASSERT_TRUE(back.Resize(TwoLayers(dtype), {0, 10}, 10));
     ASSERT_TRUE(CopyKv(std::as_const(source).view(), first.view()));
-    ASSERT_TRUE(CopyKv(AsConst(first.view()), second.view()));
-    ASSERT_TRUE(CopyKv(AsConst(second.view()), back.view()));
-    ExpectEqual(std::as_const(source).view(), AsConst(second.view()));
+    ASSERT_TRUE(CopyKv(ReadOnly(first.view()), second.view()));
+    ASSERT_TRUE(CopyKv(ReadOnly(second.view()), back.view()));
+    ExpectEqual(std::as_const(source).view(), ReadOnly(second.view()));
     ExpectEqual(std::as_const(source).view(), std::as_const(back).view());
   }
 }

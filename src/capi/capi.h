@@ -11,6 +11,7 @@
 #include "kvserve/calibration.h"
 #include "kvserve/codec.h"
 #include "kvserve/kvserve.h"
+#include "kvserve/paged.h"
 #include "kvserve/view.h"
 
 // NOLINTBEGIN(readability-identifier-naming)
@@ -36,6 +37,9 @@ struct kvserve_chunk {
   kvserve::KvBuffer buffer;
   kvserve_geometry geometry;  // of the buffer, as a handle
   std::vector<kvserve_layer_view> layers;
+};
+struct kvserve_paged_cache {
+  kvserve::PagedCache cache;
 };
 // NOLINTEND(readability-identifier-naming)
 
@@ -99,6 +103,9 @@ Status Write(Struct value, Struct* out, std::size_t first_bytes) {
 
 // The C++ view of the caller's planes; CheckView is left to who uses it.
 Result<KvView> ToView(const kvserve_view* view);
+
+// Copies of the tables.
+Result<std::vector<BlockTable>> ToTables(const kvserve_block_table* tables, std::size_t count);
 
 Fingerprint ToFingerprint(const kvserve_fingerprint& fingerprint);
 LayerGeometry ToLayer(const kvserve_layer& layer);

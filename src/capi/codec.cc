@@ -111,7 +111,7 @@ kvserve_status kvserve_encoder_encode(kvserve_encoder* encoder, const kvserve_vi
     if (!planes) return tl::unexpected(planes.error());
     const auto encode = ToOptions(options);
     if (!encode) return tl::unexpected(encode.error());
-    return encoder->encoder.Encode(AsConst(*planes), *encode, out->bytes);
+    return encoder->encoder.Encode(ReadOnly(*planes), *encode, out->bytes);
   });
 }
 
