@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <random>
 #include <vector>
 
@@ -69,6 +70,26 @@ TEST(BitPack, NumbersWithTooManyDigitsAreRefused) {
   symbols.resize(3);  // a short block: padding bits must be zero
   const std::byte padded[] = {std::byte{0x20}, std::byte{0x02}};
   EXPECT_FALSE(UnpackSymbols(padded, 8, symbols));
+}
+
+// Of the smallest and the largest number beyond the digits, in any place of a row of blocks.
+TEST(BitPack, AnyBlockOutOfRangeIsRefused) {
+  for (std::uint32_t alphabet = 3; alphabet < 256; ++alphabet) {
+    const PackBlock block = PackBlockFor(alphabet);
+    std::uint64_t numbers = 1;
+    for (std::uint32_t i = 0; i < block.symbols; ++i) numbers *= alphabet;
+    const std::uint64_t end = std::uint64_t{1} << (8 * block.bytes);
+    if (numbers == end) continue;  // a power of two that fills its blocks
+    for (const std::uint64_t number : {numbers, end - 1}) {
+      for (std::size_t bad = 0; bad < 5; ++bad) {
+        std::vector<std::byte> packed(std::size_t{5} * block.bytes);
+        std::memcpy(&packed[bad * block.bytes], &number, block.bytes);
+        std::vector<std::uint8_t> symbols(std::size_t{5} * block.symbols);
+        EXPECT_FALSE(UnpackSymbols(packed, alphabet, symbols)) << alphabet << ' ' << bad;
+        EXPECT_FALSE(UnpackSymbolsRef(packed, alphabet, symbols)) << alphabet << ' ' << bad;
+      }
+    }
+  }
 }
 
 }  // namespace
