@@ -6,6 +6,7 @@
 #include <cfloat>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "kernels/convert/finite_convert.h"
 #include "kernels/convert/magnitude.h"
@@ -148,7 +149,28 @@ bool StoreApart(std::span<const float> values, const PlaneView& plane) {
   });
 }
 
+template <typename Byte>
+void FetchAll(const BasicPlaneView<Byte>& plane, std::uint32_t first_token, std::uint32_t tokens) {
+  if (first_token >= plane.tokens || plane.dim_stride != 1) return;
+  const auto rows = Rows(plane, first_token, std::min(tokens, plane.tokens - first_token));
+  const std::size_t size = DTypeBytes(plane.dtype);
+  (void)ForEachRun(rows, [&](Byte* from, std::size_t /*index*/, std::size_t count) {
+    constexpr std::size_t kLine = 64;
+    constexpr int kWrite = std::is_const_v<Byte> ? 0 : 1;
+    for (std::size_t at = 0; at < count * size; at += kLine) __builtin_prefetch(from + at, kWrite);
+    return true;
+  });
+}
+
 }  // namespace
+
+void FetchRows(const ConstPlaneView& plane, std::uint32_t first_token, std::uint32_t tokens) {
+  FetchAll(plane, first_token, tokens);
+}
+
+void FetchRows(const PlaneView& plane, std::uint32_t first_token, std::uint32_t tokens) {
+  FetchAll(plane, first_token, tokens);
+}
 
 bool LoadRows(const ConstPlaneView& plane, std::uint32_t first_token, std::uint32_t tokens,
               std::span<float> out) {

@@ -143,6 +143,7 @@ Result<bool> EncodeByRows(const Chain& chain, const PlaneContext& context,
   std::uint32_t rows = 0;
   for (Tiles tiles(0, view.tokens, lead, shape.columns()); tiles.Next(first, rows);) {
     const RealPlane tile{&values[first * columns], rows, shape.heads, shape.dim};
+    FetchRows(view, first + rows, rows);
     if (!TransformTile(chain, states, view, first, tile, clock)) return false;
     const StageTimer timer(clock, ClockSlot::kQuantizer);
     quantizer.Observe(state, first, AsConst(tile));
@@ -176,6 +177,7 @@ Status DecodeByRows(const Chain& chain, const PlaneContext& context, const Symbo
   std::uint32_t rows = 0;
   while (tiles.Next(first, rows)) {
     const RealPlane tile{values.data(), rows, shape.heads, shape.dim};
+    FetchRows(out, first, rows);
     const std::size_t count = std::size_t{first + rows - std::max(first, lead)} * plan.columns;
     if (!DecodeTile(chain, open, first, symbols.first(count), tile, out, clock)) {
       return NotNumbers(context);
