@@ -79,6 +79,9 @@ class FrameEncoder {
   // As EncodeFrame; kInvalidArgument from an encoder that was moved from.
   [[nodiscard]] Status Encode(const ConstKvView& view, const EncodeOptions& options,
                               std::vector<std::byte>& out, StageSeconds* seconds = nullptr);
+  // How many values of the last frame a quantizer limited to the largest that it can express (fp8
+  // without a scale), so that their error has no bound. Means nothing after an error.
+  [[nodiscard]] std::uint64_t clamped_values() const;
 
  private:
   struct State;

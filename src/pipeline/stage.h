@@ -10,6 +10,7 @@
 // codec through these interfaces.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -117,6 +118,8 @@ struct FrameContext {
   Stream stream;
   Arena* arena = nullptr;      // of the calling thread; kept until the frame is done
   Workers* workers = nullptr;  // for loops inside a codec
+  // Quantizers add how many values they limited to their range; encoder only, may be null.
+  std::atomic<std::uint64_t>* clamped_values = nullptr;
 };
 
 // A plane that is already decoded, at the domain of the transform that asked for feedback.

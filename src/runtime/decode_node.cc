@@ -5,9 +5,21 @@
 #include "runtime/chunk_plan.h"
 #include "runtime/prefill_node.h"
 #include "runtime/text_stream.h"
+#include "stages/frame_artefact.h"
 #include "stages/profile_facts.h"
 
 namespace kvserve {
+namespace {
+
+// The prefill node would have to refuse it, request by request.
+Result<Profile> CheckedProfile(const std::string& text, const DecodeNodeOptions& options) {
+  KVSERVE_ASSIGN(Profile profile, ParseProfile(text));
+  KVSERVE_TRY(FrameEncoder::Create(profile, {.calibration = options.calibration}));
+  return profile;
+}
+
+}  // namespace
+
 DecodeNode::DecodeNode(EngineWorker& worker, const DecodeNodeOptions& options)
     : worker_(worker),
       options_(options),
@@ -23,11 +35,15 @@ DecodeNode::DecodeNode(EngineWorker& worker, const DecodeNodeOptions& options)
 
 Result<std::unique_ptr<DecodeNode>> DecodeNode::Create(EngineWorker& worker,
                                                        const DecodeNodeOptions& options) {
-  KVSERVE_ASSIGN(const Profile profile, ParseProfile(options.profile));
+  KVSERVE_ASSIGN(const Profile profile, CheckedProfile(options.profile, options));
+  const ModelInfo& model = worker.info();
+  if (options.calibration) {
+    KVSERVE_TRY(CheckArtefactServes(model.geometry, model.fingerprint, *options.calibration));
+  }
   std::unique_ptr<DecodeNode> node(new DecodeNode(worker, options));
   if (options.prefill) {
-    node->metrics_.SetProfile(profile, worker.info().geometry.dtype);
-    KVSERVE_ASSIGN(Hello hello, MakeHello(worker.info(), NodeRole::kDecode));
+    node->metrics_.SetProfile(profile, model.geometry.dtype);
+    KVSERVE_ASSIGN(Hello hello, MakeHello(model, NodeRole::kDecode));
     PeerPoolOptions peer;
     peer.address = *options.prefill;
     peer.token = options.token;
@@ -72,7 +88,9 @@ Status DecodeNode::CheckRequest(const GenerateRequest& request) const {
                          std::to_string(request.max_tokens) + " new ones do not fit a context of " +
                          std::to_string(model.context_tokens));
   }
-  if (!request.profile.empty()) KVSERVE_TRY(ParseProfile(request.profile));
+  if (!request.profile.empty()) {
+    KVSERVE_TRY(peers_ ? CheckedProfile(request.profile, options_) : ParseProfile(request.profile));
+  }
   return {};
 }
 

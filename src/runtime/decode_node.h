@@ -65,7 +65,8 @@ using OnToken = std::function<bool(std::optional<Token> token, std::string_view 
 
 class DecodeNode {
  public:
-  // `worker` outlives the node. kInvalidArgument: a profile that does not parse.
+  // `worker` outlives the node. kInvalidArgument: a profile that does not parse, or that needs a
+  // calibration artefact where there is none; kMismatch: an artefact of another model.
   [[nodiscard]] static Result<std::unique_ptr<DecodeNode>> Create(EngineWorker& worker,
                                                                   const DecodeNodeOptions& options);
 
@@ -80,7 +81,7 @@ class DecodeNode {
   // One attempt to connect to the prefill node, for start-up: tells an operator of a wrong token or
   // model before the first request does. The errors of PeerPool; fine without a prefill node.
   [[nodiscard]] Status ReachPeer();
-  // What Generate checks first: kInvalidArgument.
+  // What Generate checks first: kInvalidArgument, also for a profile as Create refuses it.
   [[nodiscard]] Status CheckRequest(const GenerateRequest& request) const;
   // Ends running requests with kCancelled and refuses new ones.
   void Stop();

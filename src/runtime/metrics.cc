@@ -40,8 +40,11 @@ struct NodeMetrics::Registry {
   Family<Counter>& requests = Counters("kvserve_requests_total", "Requests by outcome");
   Family<Counter>& fallbacks = Counters(
       "kvserve_fallbacks_total", "Prompts computed locally after a failed transfer, by reason");
-  Family<Counter>& lossless_chunks = Counters("kvserve_lossless_fallback_chunks_total",
-                                              "Chunks the profile could not encode, sent lossless");
+  Family<Counter>& lossless_chunks =
+      Counters("kvserve_lossless_fallback_chunks_total",
+               "Chunks the profile could not encode or would have enlarged, sent lossless");
+  Family<Counter>& clamped_values =
+      Counters("kvserve_clamped_values_total", "Values limited to the range of a quantizer");
   Family<Counter>& transfers =
       Counters("kvserve_transfers_total", "Complete transfers of KV by quality class");
   Family<Gauge>& profile_info = prometheus::BuildGauge()
@@ -67,6 +70,7 @@ struct NodeMetrics::Registry {
                               .Labels(labels)
                               .Register(registry);
   Counter& lossless_chunks_total = lossless_chunks.Add({});
+  Counter& clamped_total = clamped_values.Add({});
   Counter& raw_total = raw_bytes.Add({});
   Counter& wire_total = wire_bytes.Add({});
   Gauge& link_rate = gauges.Add({});
@@ -79,6 +83,7 @@ struct NodeMetrics::Registry {
   mutable std::mutex live_mutex;
   std::vector<LiveGauge> live;
   Gauge* profile = nullptr;  // in force
+  std::string profile_name;
 };
 
 NodeMetrics::NodeMetrics(std::string_view role) : registry_(std::make_unique<Registry>(role)) {}
@@ -97,19 +102,25 @@ void NodeMetrics::CountLosslessFallback(std::uint32_t chunks) {
   registry_->lossless_chunks_total.Increment(chunks);
 }
 
+void NodeMetrics::CountClampedValues(std::uint64_t values) {
+  registry_->clamped_total.Increment(static_cast<double>(values));
+}
+
 void NodeMetrics::CountTransfer(std::string_view quality_class) {
   registry_->transfers.Add({{"quality_class", std::string(quality_class)}}).Increment();
 }
 
 void NodeMetrics::SetProfile(const Profile& profile, DType cache_dtype) {
-  const auto facts = FactsOf(profile.stages, cache_dtype, ProfileOrigin::kCaller);
   const std::lock_guard lock(registry_->live_mutex);
+  if (registry_->profile != nullptr && registry_->profile_name == profile.name) return;
+  const auto facts = FactsOf(profile.stages, cache_dtype, ProfileOrigin::kCaller);
   if (registry_->profile != nullptr) registry_->profile_info.Remove(registry_->profile);
   registry_->profile = &registry_->profile_info.Add(
       {{"profile", profile.name},
        {"quality_class", std::string(QualityClassName(IsLossless(profile.stages)))},
        {"scale_sources", facts ? ScaleSourcesText(*facts) : "unknown"}});
   registry_->profile->Set(1);
+  registry_->profile_name = profile.name;
 }
 
 void NodeMetrics::CountConnection(std::string_view outcome) {

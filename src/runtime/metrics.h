@@ -20,12 +20,14 @@ class NodeMetrics {
   NodeMetrics(const NodeMetrics&) = delete;
   NodeMetrics& operator=(const NodeMetrics&) = delete;
 
-  void CountRequest(std::string_view outcome);         // "ok" or an ErrorName
-  void CountFallback(std::string_view reason);         // "recompute" reasons: an ErrorName
-  void CountLosslessFallback(std::uint32_t chunks);    // chunks the profile could not encode
+  void CountRequest(std::string_view outcome);  // "ok" or an ErrorName
+  void CountFallback(std::string_view reason);  // "recompute" reasons: an ErrorName
+  // Chunks that the profile could not encode, or would have made larger than they are.
+  void CountLosslessFallback(std::uint32_t chunks);
+  void CountClampedValues(std::uint64_t values);       // limited to a quantizer's range
   void CountTransfer(std::string_view quality_class);  // complete ones; "lossless" or "lossy"
-  // The profile in force: an info metric of value 1 whose labels say its quality class and where
-  // each stage's scales come from.
+  // The profile in force, on a prefill node that of the last request: an info metric of value 1
+  // whose labels say its quality class and where each stage's scales come from.
   void SetProfile(const Profile& profile, DType cache_dtype);
   void CountConnection(std::string_view outcome);  // "accepted", "refused", "handshake_failed", ...
   void AddBytes(std::uint64_t raw_bytes, std::uint64_t wire_bytes);

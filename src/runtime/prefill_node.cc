@@ -2,6 +2,7 @@
 
 #include "base/try.h"
 #include "runtime/prefill_session.h"
+#include "stages/frame_artefact.h"
 #include "stages/registry.h"
 
 namespace kvserve {
@@ -42,8 +43,12 @@ PrefillNode::PrefillNode(EngineWorker& worker, const PrefillNodeOptions& options
 
 Result<std::unique_ptr<PrefillNode>> PrefillNode::Start(EngineWorker& worker,
                                                         const PrefillNodeOptions& options) {
+  const ModelInfo& model = worker.info();
+  if (options.calibration) {
+    KVSERVE_TRY(CheckArtefactServes(model.geometry, model.fingerprint, *options.calibration));
+  }
   std::unique_ptr<PrefillNode> node(new PrefillNode(worker, options));
-  KVSERVE_ASSIGN(node->hello_, MakeHello(worker.info(), NodeRole::kPrefill));
+  KVSERVE_ASSIGN(node->hello_, MakeHello(model, NodeRole::kPrefill));
   KVSERVE_ASSIGN(node->listener_, Listener::Bind(options.listen, options.token));
   node->accept_thread_ = std::thread([raw = node.get()] { raw->AcceptLoop(); });
   return node;

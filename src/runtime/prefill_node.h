@@ -37,7 +37,7 @@ struct PrefillNodeOptions {
 // its sequence back before the link has taken its last chunks.
 class PrefillNode {
  public:
-  // `worker` outlives the node. Errors are the listener's.
+  // `worker` outlives the node. Errors are the listener's; kMismatch: an artefact of another model.
   [[nodiscard]] static Result<std::unique_ptr<PrefillNode>> Start(
       EngineWorker& worker, const PrefillNodeOptions& options);
   // Ends every request with an abort (kCancelled) and closes all connections.

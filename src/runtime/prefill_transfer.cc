@@ -74,6 +74,9 @@ class Transfer {
     KVSERVE_ASSIGN(const Profile profile, ParseProfile(request_.profile));
     KVSERVE_ASSIGN(auto encoder, FrameEncoder::Create(profile, Codec()));
     encoder_.emplace(std::move(encoder));
+    KVSERVE_ASSIGN(plain_, ParseProfile("none"));
+    asked_plain_ = profile.stages == plain_.stages;
+    resources_.metrics.SetProfile(profile, model.geometry.dtype);
     return {};
   }
 
@@ -148,17 +151,8 @@ class Transfer {
     const auto prefix = std::span(request_.tokens).first(chunk.info.tokens.end);
     const Fingerprint& model = resources_.worker.info().fingerprint;
     const EncodeOptions options{model, PrefixKey(model, prefix), total_tokens_};
-    BeginChunk(payload);
-    Status status = encoder_->Encode(view, options, payload);
-    if (!status && status.error().code == ErrorCode::kBadInput) {
-      // A value no lossy stage can take (NaN, infinity): such a chunk is sent as it is.
-      ++end_.fallbacks;
-      KVSERVE_ASSIGN(const Profile lossless, ParseProfile("lossless"));
-      BeginChunk(payload);
-      status = EncodeFrame(view, lossless, options, payload, nullptr, Codec());
-    }
-    KVSERVE_TRY(status);
     chunk.info.raw_bytes = RawBytes(view);
+    KVSERVE_TRY(EncodeView(view, options, payload));
     chunk.info.encode_s += SecondsSince(begin);
     KVSERVE_TRY(FinishChunk(chunk.info, payload));
     ++end_.chunks;
@@ -167,6 +161,34 @@ class Transfer {
     end_.frame_bytes += payload.size() - kChunkInfoBytes;
     end_.prefill_s += chunk.info.prefill_s;
     end_.encode_s += chunk.info.encode_s;
+    return {};
+  }
+
+  // By the profile, unless that cannot be or helps nobody.
+  [[nodiscard]] Status EncodeView(const ConstKvView& view, const EncodeOptions& options,
+                                  std::vector<std::byte>& payload) {
+    BeginChunk(payload);
+    Status status = encoder_->Encode(view, options, payload);
+    bool as_asked = true;
+    if (!status && status.error().code == ErrorCode::kBadInput) {
+      // A value no lossy stage can take (NaN, infinity): such a chunk is sent as it is.
+      as_asked = false;
+      KVSERVE_ASSIGN(const Profile lossless, ParseProfile("lossless"));
+      BeginChunk(payload);
+      status = EncodeFrame(view, lossless, options, payload, nullptr, Codec());
+    }
+    KVSERVE_TRY(status);
+    if (as_asked) clamped_values_ += encoder_->clamped_values();
+    if (!asked_plain_ && payload.size() - kChunkInfoBytes > RawBytes(view)) {
+      // A few tokens, which headers and tables outweigh.
+      BeginChunk(plain_payload_);
+      KVSERVE_TRY(EncodeFrame(view, plain_, options, plain_payload_, nullptr, Codec()));
+      if (plain_payload_.size() < payload.size()) {
+        std::swap(plain_payload_, payload);
+        as_asked = false;
+      }
+    }
+    if (!as_asked) ++end_.fallbacks;
     return {};
   }
 
@@ -190,6 +212,7 @@ class Transfer {
     resources_.metrics.CountTransfer(QualityClassOf(request_.profile));
     resources_.metrics.AddBytes(end_.raw_bytes, end_.frame_bytes);
     resources_.metrics.CountLosslessFallback(end_.fallbacks);
+    resources_.metrics.CountClampedValues(clamped_values_);
     resources_.metrics.ObserveStage("prefill", end_.prefill_s);
     resources_.metrics.ObserveStage("encode", end_.encode_s);
     return {};
@@ -212,7 +235,12 @@ class Transfer {
   const std::uint32_t total_tokens_;
   std::uint32_t chunks_ = 0;
   std::optional<FrameEncoder> encoder_;
-  TransferEnd end_;  // the encoder's until it has been joined
+  Profile plain_;
+  bool asked_plain_ = false;
+  // The encoder's until it has been joined.
+  TransferEnd end_;
+  std::uint64_t clamped_values_ = 0;
+  std::vector<std::byte> plain_payload_;
   // Shared with the scope, which may fail after this object has gone.
   std::shared_ptr<Queues> queues_ = std::make_shared<Queues>();
 };

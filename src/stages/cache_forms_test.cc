@@ -60,17 +60,47 @@ TEST(Fp8Cache, KeepsItsTypeAndEveryByte) {
       const bool fnuz = Fp8FormatOf(dtype).fnuz;
       EXPECT_EQ(PlaneValues(ViewOf(decoded).layers[0].v)[0], fnuz ? 1.0F : 2.0F);
     }
-    // The same bytes, sent as another type, are another frame.
-    KvBuffer other;
-    const DType another = dtype == kFp8Types[0] ? kFp8Types[1] : kFp8Types[0];
-    ASSERT_TRUE(other.Resize(MakeGeometry(another, {{1, 64, 64}}), {0, 4}, 4));
-    std::memcpy(other.view().layers[0].k.data, chunk.view().layers[0].k.data, 256);
-    std::memcpy(other.view().layers[0].v.data, chunk.view().layers[0].v.data, 256);
-    EXPECT_NE(Difference(ViewOf(other), ViewOf(Decode(Encode("none", ViewOf(chunk))))), "");
     // Real quantizers refuse the NaN among the bytes and take them without.
     std::vector<std::byte> frame;
     const auto nan = EncodeFrame(ViewOf(chunk), ParseProfile("uniform|rans").value(), {}, frame);
     EXPECT_EQ(nan.error().code, ErrorCode::kBadInput);
+  }
+}
+
+// Case A07: cross use. Planes of one type under the geometry of another are refused both ways, and
+// the same bytes as another type are other values in every frame.
+TEST(Fp8Cache, NoTypeIsTakenForAnother) {
+  const std::vector<LayerShape> shapes = {{1, 64, 64}};
+  const auto chunk_of = [&](DType dtype) {
+    KvBuffer chunk;
+    EXPECT_TRUE(chunk.Resize(MakeGeometry(dtype, shapes), {0, 4}, 4));
+    for (const auto& plane : {chunk.view().layers[0].k, chunk.view().layers[0].v}) {
+      std::fill_n(plane.data, plane.values(), std::byte{0x40});
+    }
+    return chunk;
+  };
+  for (const DType dtype : kFp8Types) {
+    for (const DType another : kFp8Types) {
+      if (dtype == another) continue;
+      const KvBuffer chunk = chunk_of(dtype);
+      const KvBuffer other = chunk_of(another);
+      ConstKvView crossed = ViewOf(chunk);
+      crossed.geometry = &other.geometry();
+      for (const char* text : {"none", "lossless", "uniform|rans", "fp8"}) {
+        std::vector<std::byte> frame;
+        const auto refused = EncodeFrame(crossed, ParseProfile(text).value(), {}, frame);
+        ASSERT_FALSE(refused) << text;
+        EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
+        EXPECT_THAT(refused.error().message, HasSubstr("dtype"));
+        EXPECT_NE(Encode(text, ViewOf(chunk)), Encode(text, ViewOf(other))) << text;
+        // A receiver sees what it got, also in a buffer that held the other type.
+        KvBuffer out = chunk_of(another);
+        ASSERT_TRUE(DecodeFrame(Encode(text, ViewOf(chunk)), {}, out));
+        EXPECT_EQ(out.geometry().dtype, dtype);
+        EXPECT_EQ(ViewOf(out).layers[0].k.dtype, dtype);
+        EXPECT_EQ(PlaneValues(ViewOf(out).layers[0].k), PlaneValues(ViewOf(chunk).layers[0].k));
+      }
+    }
   }
 }
 
@@ -92,6 +122,42 @@ TEST(Fp8Cache, RealQuantizersWorkOnItAsOnOthers) {
 }
 
 // A cache of packed values and scales beside a latent one: two geometries, two frames.
+// Case A08: a frame's encoder tells how many of its values were beyond what fp8 can express.
+TEST(Fp8Frames, ClampedValuesAreCounted) {
+  const auto geometry = MakeGeometry(DType::kFloat32, {{2, 80, 80}, {1, 576, 0}});
+  KvBuffer chunk;
+  ASSERT_TRUE(chunk.Resize(geometry, {0, 300}, 300));
+  std::uint64_t beyond = 0;
+  std::uint64_t i = 0;
+  for (const auto& layer : chunk.view().layers) {
+    for (const auto& plane : {layer.k, layer.v}) {
+      if (plane.data == nullptr) continue;
+      for (std::uint64_t j = 0; j < plane.values(); ++j, ++i) {
+        const float value = i % 97 == 0 ? -1e6F : i % 89 == 0 ? 464.0F : 1.0F;
+        std::memcpy(plane.data + j * sizeof(value), &value, sizeof(value));
+        if (value < 0) ++beyond;  // 464 rounds to 448
+      }
+    }
+  }
+  for (const std::uint32_t threads : {1U, 3U}) {
+    const auto clamped = [&](std::string_view text) {
+      FrameEncoder encoder =
+          FrameEncoder::Create(ParseProfile(text).value(), {.threads = threads}).value();
+      EXPECT_EQ(encoder.clamped_values(), 0U);
+      std::vector<std::byte> frame;
+      EXPECT_TRUE(encoder.Encode(ViewOf(chunk), {}, frame)) << text;
+      EXPECT_TRUE(encoder.Encode(ViewOf(chunk), {}, frame)) << text;  // of the last frame alone
+      return encoder.clamped_values();
+    };
+    EXPECT_EQ(clamped("fp8:scale=none"), beyond);
+    EXPECT_EQ(clamped("fp8:scale=none|zstd"), beyond);
+    for (const char* text : {"fp8", "fp8:scale=float", "uniform|rans", "lossless", "none"}) {
+      EXPECT_EQ(clamped(text), 0U) << text;
+    }
+    EXPECT_GT(clamped("delta|fp8:scale=none"), 0U);  // coded in sequence, with feedback
+  }
+}
+
 TEST(OpaqueCache, IndexerRegionsAreRestoredBesideTheLatent) {
   constexpr std::uint32_t kTokens = 256;
   const std::vector<LayerShape> latent(61, {1, 576, 0});

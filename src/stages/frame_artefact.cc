@@ -69,4 +69,24 @@ Status CheckArtefactFits(const FrameHeader& header, const CalibrationArtefact& a
   return {};
 }
 
+Status CheckArtefactServes(const FrameHeader& header, const CalibrationArtefact& artefact) {
+  KVSERVE_TRY(CheckArtefactFits(header, artefact));
+  const KvGeometry& calibrated = artefact.contents().geometry;
+  if (calibrated.layers.empty() || calibrated.dtype == header.dtype) return {};
+  return Mismatch("is of a " + std::string(DTypeName(calibrated.dtype)) +
+                  " cache where this one is " + std::string(DTypeName(header.dtype)));
+}
+
+Status CheckArtefactServes(const KvGeometry& geometry, const Fingerprint& model,
+                           const CalibrationArtefact& artefact) {
+  FrameHeader header;
+  header.dtype = geometry.dtype;
+  header.model = model;
+  header.model_layers = static_cast<std::uint32_t>(geometry.layers.size());
+  for (std::uint32_t i = 0; i < header.model_layers; ++i) {
+    header.layers.push_back({i, geometry.layers[i], {}});
+  }
+  return CheckArtefactServes(header, artefact);
+}
+
 }  // namespace kvserve

@@ -16,9 +16,17 @@ namespace kvserve {
 [[nodiscard]] Status CheckArtefactNamed(const FrameHeader& header, const Chain& chain,
                                         const CalibrationArtefact* given);
 
-// Model and shapes, as far as both sides say them: kMismatch names both values. The cache's dtype
-// and the positions' encoding may differ from those that were calibrated on.
+// For a decoder: model and shapes, as far as both sides say them; kMismatch names both values. The
+// frame names its artefact, so that dtype and the positions' encoding may be what they are.
 [[nodiscard]] Status CheckArtefactFits(const FrameHeader& header,
                                        const CalibrationArtefact& artefact);
+
+// For an encoder: the cache's dtype too, which a model's fingerprint covers where it is known. The
+// bits and exponents of another dtype have other statistics and tables.
+[[nodiscard]] Status CheckArtefactServes(const FrameHeader& header,
+                                         const CalibrationArtefact& artefact);
+// The same of a whole model, before there is a frame.
+[[nodiscard]] Status CheckArtefactServes(const KvGeometry& geometry, const Fingerprint& model,
+                                         const CalibrationArtefact& artefact);
 
 }  // namespace kvserve

@@ -95,6 +95,28 @@ TEST(FrameArtefact, DecodersNeedTheOneOfTheFrame) {
   EXPECT_THAT(other.message, AllOf(HasSubstr(Filled(8).hex()), HasSubstr(Filled(9).hex())));
 }
 
+// Also where no fingerprint tells: tables and scales of another type's values would be used.
+TEST(FrameArtefact, EncodersNeedTheDTypeThatWasCalibratedOn) {
+  FrameHeader header = Header();
+  CalibrationArtefact::Contents contents;
+  contents.geometry.layers.assign(3, {.kv_heads = 2, .k_dim = 64, .v_dim = 32});
+  const KvGeometry geometry{DType::kBFloat16, contents.geometry.layers};
+  for (const DType dtype : {DType::kFloat16, DType::kBFloat16, DType::kFloat8E4M3FN}) {
+    contents.geometry.dtype = dtype;
+    header.dtype = dtype;
+    EXPECT_TRUE(CheckArtefactServes(header, Artefact(contents)));
+    header.dtype = DType::kFloat32;
+    const Status other = CheckArtefactServes(header, Artefact(contents));
+    ASSERT_FALSE(other);
+    EXPECT_EQ(other.error().code, ErrorCode::kMismatch);
+    EXPECT_THAT(other.error().message,
+                AllOf(HasSubstr("float32"), HasSubstr(std::string(DTypeName(dtype)))));
+    EXPECT_TRUE(CheckArtefactFits(header, Artefact(contents)));  // decoders go by the name
+    EXPECT_EQ(CheckArtefactServes(geometry, {}, Artefact(contents)).has_value(),
+              dtype == DType::kBFloat16);
+  }
+}
+
 TEST(FrameArtefact, ModelsAndShapesAgreeWhereBothAreKnown) {
   FrameHeader header = Header();
   EXPECT_TRUE(CheckArtefactFits(header, Artefact()));

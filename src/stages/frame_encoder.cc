@@ -1,5 +1,6 @@
 // Encoding in the frame's wire format: the built-in stages over the fast executor.
 #include <array>
+#include <atomic>
 #include <iterator>
 #include <utility>
 
@@ -64,10 +65,12 @@ struct FrameEncoder::State {
   FastEncoder encoder;
   FrameHeader header;
   CodedSections coded;
+  std::atomic<std::uint64_t> clamped_values{0};  // of the last frame
 };
 
 Status FrameEncoder::State::Encode(const ConstKvView& view, const EncodeOptions& encode,
                                    std::vector<std::byte>& out, StageSeconds* seconds) {
+  clamped_values = 0;
   KVSERVE_TRY(CheckInput(view));
   KVSERVE_TRY(chain.CheckDType(view.geometry->dtype, ProfileOrigin::kCaller));
   KVSERVE_TRY(CheckSplitSettings(profile, *view.geometry));
@@ -78,10 +81,11 @@ Status FrameEncoder::State::Encode(const ConstKvView& view, const EncodeOptions&
   context.prompt_tokens = encode.prompt_tokens;
   context.arena = &arena;
   context.workers = &workers;
+  context.clamped_values = &clamped_values;
   if (chain.needs_artefact()) {
     context.artefact = options.calibration.get();
     header.artefact = context.artefact->fingerprint();
-    KVSERVE_TRY(CheckArtefactFits(header, *context.artefact));
+    KVSERVE_TRY(CheckArtefactServes(header, *context.artefact));
   }
   KVSERVE_TRY(encoder.Encode(chain, view, context, coded, seconds));
   const auto start = Clock::now();
@@ -125,6 +129,10 @@ Status FrameEncoder::Encode(const ConstKvView& view, const EncodeOptions& option
     return MakeError(ErrorCode::kInvalidArgument, "this frame encoder has been moved from");
   }
   return WithoutThrowing([&] { return state_->Encode(view, options, out, seconds); });
+}
+
+std::uint64_t FrameEncoder::clamped_values() const {
+  return state_ == nullptr ? 0 : state_->clamped_values.load();
 }
 
 }  // namespace kvserve

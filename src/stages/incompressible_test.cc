@@ -32,6 +32,24 @@ TEST(Incompressible, RandomBytesDoNotGrow) {
   }
 }
 
+// Neither do frames of one token, where tables and pieces would weigh most.
+TEST(Incompressible, AFewTokensDoNotGrow) {
+  constexpr std::size_t kHeaderBytes = 200;
+  for (const DType dtype : {DType::kFloat16, DType::kBFloat16, DType::kFloat32}) {
+    const auto geometry = testing::MakeGeometry(dtype, {{3, 64, 64}, {1, 576, 0}, {8, 128, 128}});
+    for (const std::uint32_t tokens : {1U, 2U, 5U}) {
+      const KvBuffer chunk = testing::MakeRandomBits(geometry, {7, 7 + tokens});
+      for (const StageEntry& entry : BuiltinStages()) {
+        if (entry.info->kind != StageKind::kCodec) continue;
+        const std::string text = "none|" + std::string(entry.info->name);
+        std::vector<std::byte> frame;
+        ASSERT_TRUE(EncodeFrame(chunk.view(), ParseProfile(text).value(), {}, frame)) << text;
+        EXPECT_LE(frame.size(), RawBytes(chunk.view()) + kHeaderBytes) << text << " " << tokens;
+      }
+    }
+  }
+}
+
 // The form is flagged: a codec that keeps data as they are adds a byte.
 TEST(Incompressible, Lz4AndZstdStoreAsTheyAre) {
   const auto geometry = testing::MakeGeometry(DType::kFloat16, {{8, 128, 128}});

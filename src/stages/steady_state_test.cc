@@ -3,12 +3,18 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cctype>
 #include <cstdlib>
 #include <new>
+#include <string>
 #include <vector>
 
 #include "kvserve/codec.h"
+#include "library/testing/sample_artefact.h"
+#include "pipeline/chain.h"
 #include "pipeline/testing/chunk.h"
+#include "stages/registry.h"
+#include "stages/testing/chains.h"
 
 namespace {
 
@@ -84,7 +90,7 @@ TEST(SteadyState, TheCounterCounts) {
   EXPECT_NE(seen, nullptr);
 }
 
-class SteadyState : public ::testing::TestWithParam<const char*> {};
+class SteadyState : public ::testing::TestWithParam<std::string> {};
 
 // The frames of a long prompt: the same shapes, other tokens and values. The first frame, which has
 // token 0, has shapes of its own.
@@ -97,9 +103,11 @@ TEST_P(SteadyState, TakesNoMemoryForFramesOfKnownShapes) {
   for (std::uint32_t i = 0; i < 8; ++i) {
     chunks.push_back(testing::MakeChunk(geometry, {kTokens * i, kTokens * (i + 1)}, 0, i));
   }
+  const auto artefact = testing::SampleArtefact(geometry);
   for (const std::uint32_t threads : {1U, 2U}) {
-    FrameEncoder encoder = FrameEncoder::Create(profile, {.threads = threads}).value();
-    FrameDecoder decoder = FrameDecoder::Create({.threads = threads}).value();
+    const CodecOptions options{.threads = threads, .calibration = artefact};
+    FrameEncoder encoder = FrameEncoder::Create(profile, options).value();
+    FrameDecoder decoder = FrameDecoder::Create(options).value();
     std::vector<std::byte> frame;
     KvBuffer decoded;
     StageSeconds encode_seconds;
@@ -121,10 +129,27 @@ TEST_P(SteadyState, TakesNoMemoryForFramesOfKnownShapes) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Profiles, SteadyState,
-                         ::testing::Values("hadamard|uniform:k_levels=16,v_levels=8|rans",
-                                           "hadamard|uniform:k_levels=16,v_levels=8|none",
-                                           "lossless", "none"));
+// Every chain that the stage table can form but those with feedback, which the reference executor
+// codes plane by plane, and calibrated ones.
+std::vector<std::string> FastChains() {
+  std::vector<std::string> chains = {
+      "hadamard|uniform:k_levels=16,v_levels=8|rans", "affine:source=calibrated|uniform|rans",
+      "hadamard|uniform|rans:tables=calibrated", "lossless|rans:tables=calibrated"};
+  for (const std::string& text : testing::AllChains()) {
+    const auto chain = Chain::Create(ParseProfile(text)->stages, BuiltinStages(), DType::kBFloat16,
+                                     Device::kHost, ProfileOrigin::kCaller);
+    if (!chain->needs_feedback()) chains.push_back(text);
+  }
+  return chains;
+}
+
+std::string TestName(const ::testing::TestParamInfo<std::string>& chain) {
+  std::string name;
+  for (const char c : chain.param) name += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Profiles, SteadyState, ::testing::ValuesIn(FastChains()), TestName);
 
 }  // namespace
 }  // namespace kvserve

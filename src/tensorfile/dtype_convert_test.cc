@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 #include <vector>
 
 #include "base/half.h"
@@ -93,6 +94,45 @@ TEST(ConvertDType, Fp8FormsAreConvertedByValue) {
   EXPECT_EQ(code(1), std::byte{0x7F});
   EXPECT_EQ(code(2), std::byte{0x00});
   EXPECT_EQ(code(3), std::byte{0x80});
+}
+
+// Case A07: every code of every fp8 type into every other: the value that it has or the nearest
+// one, never the value that its bits have there.
+TEST(ConvertDType, NoFp8TypeIsTakenForAnother) {
+  constexpr DType kTypes[] = {DType::kFloat8E4M3FN, DType::kFloat8E4M3FNUZ, DType::kFloat8E5M2,
+                              DType::kFloat8E5M2FNUZ};
+  std::vector<std::uint8_t> codes(256);
+  std::iota(codes.begin(), codes.end(), 0);
+  const auto values = [](const KvBuffer& kv) {
+    KvBuffer wide;
+    EXPECT_TRUE(ConvertDType(kv.view(), DType::kFloat32, OutOfRangePolicy::kRefuse, wide));
+    std::vector<float> floats(256);
+    std::memcpy(floats.data(), wide.view().layers[0].k.data, 256 * sizeof(float));
+    return floats;
+  };
+  for (const DType from : kTypes) {
+    const KvBuffer in = Plane<std::uint8_t>(from, codes);
+    const std::vector<float> wanted = values(in);
+    for (const DType to : kTypes) {
+      KvBuffer out;
+      ASSERT_TRUE(ConvertDType(in.view(), to, OutOfRangePolicy::kClamp, out));
+      EXPECT_EQ(out.geometry().dtype, to);
+      const std::vector<float> found = values(out);
+      const std::vector<float> range = values(Plane<std::uint8_t>(to, codes));
+      for (std::size_t i = 0; i < codes.size(); ++i) {
+        if (std::isnan(wanted[i])) {
+          EXPECT_TRUE(std::isnan(found[i]));
+          continue;
+        }
+        // No finite value of the target is nearer.
+        for (const float other : range) {
+          if (!std::isfinite(other) || !std::isfinite(wanted[i])) continue;
+          EXPECT_LE(std::fabs(found[i] - wanted[i]), std::fabs(other - wanted[i]))
+              << DTypeName(from) << " " << i << " as " << DTypeName(to);
+        }
+      }
+    }
+  }
 }
 
 TEST(ConvertDType, OpaqueBytesHaveNoValue) {

@@ -104,6 +104,19 @@ class CalibrateTest(cli_case.CliCase):
                 self.refuse(2, "bench", "codec", "--profile", profile,
                             says="needs a calibration artefact")
 
+    def test_an_artefact_of_another_dtype_is_refused(self):
+        """Also when neither file names its model."""
+        kv_sample.write_random(self.kv, tokens=40, dtype="F16")
+        self.calibrate()
+        other = self.folder / "other.safetensors"
+        kv_sample.write_random(other, tokens=40, dtype="BF16")
+        for profile in ("affine:source=calibrated|uniform|rans", "lossless|rans:tables=calibrated"):
+            line = self.refuse(3, "encode", "--profile", profile, "--calib", self.calib, other,
+                               "-o", "x.kvs", says="float16 cache where this one is bfloat16")
+            self.assertIn("other.safetensors: ", line)
+            self.succeed("encode", "--profile", profile, "--calib", self.calib, self.kv, "-o",
+                         "x.kvs")
+
     def test_help(self):
         text = self.succeed("calibrate", "--help")
         self.check_golden("help-calibrate.txt", text)

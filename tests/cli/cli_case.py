@@ -1,6 +1,7 @@
 """Base of the command-line tests: runs the tool in an empty folder and checks what it says."""
 
 import json
+import re
 import resource
 import subprocess
 import tempfile
@@ -41,9 +42,11 @@ class CliCase(unittest.TestCase):
                               timeout=120, check=False, preexec_fn=limit_memory, env=env)
 
     def succeed(self, *arguments) -> str:
-        """Standard output of a run that must succeed and say nothing else."""
+        """Standard output of a run that must succeed and say nothing else, but that frames of a
+        file as tiny as those of tests are larger than it."""
         done = self.run_tool(*arguments)
-        self.assertEqual((done.returncode, done.stderr), (0, ""), arguments)
+        told = re.sub(r"^kvserve: warning: the frames \(.*\n", "", done.stderr)
+        self.assertEqual((done.returncode, told), (0, ""), arguments)
         return done.stdout
 
     def succeed_json(self, *arguments) -> dict:

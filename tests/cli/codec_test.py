@@ -245,6 +245,31 @@ class CodecTest(cli_case.CliCase):
         self.assertEqual(self.decode("--dtype", "float16", "--clamp")["clamped_values"], 4)
         self.assertEqual(kv_sample.read(self.out)[0]["k.1"][2], [65504.0, -65504.0])
 
+    def test_clamped_values_are_counted(self):
+        """Case A08: what fp8 cannot express becomes its largest value, and somebody is told."""
+        values = [448.0, 449.0, 464.0, 480.0, 1e4, 65504.0, -1e6, 1.0]
+        kv_sample.write(self.kv, {"k.0": ((2, 1, 4), values), "v.0": ((2, 1, 4), values)}, "F32")
+        done = self.run_tool("encode", "--profile", "fp8:scale=none", self.kv, "-o", self.frames,
+                             "--json")
+        # 449 and 464 round to 448; four values of each plane are beyond.
+        self.assertEqual(self.parse_json(done.stdout)["clamped_values"], 8)
+        self.assertIn("kvserve: warning: 8 values", done.stderr)
+        self.decode()
+        self.assertEqual(kv_sample.read(self.out)[0]["k.0"][2], [448.0] * 6 + [-448.0, 1.0])
+        scaled = self.run_tool("encode", "--profile", "fp8", self.kv, "-o", self.frames, "--json")
+        self.assertEqual(self.parse_json(scaled.stdout)["clamped_values"], 0)
+        self.assertNotIn("values are beyond", scaled.stderr)
+
+    def test_frames_larger_than_the_kv_are_told(self):
+        kv_sample.write_random(self.kv, dim=8)
+        done = self.run_tool("encode", "--profile", "lossless", "--frame-tokens", "1", self.kv,
+                             "-o", self.frames)
+        self.assertEqual(done.returncode, 0)
+        self.assertRegex(done.stderr, r"^kvserve: warning: the frames \(\d+ bytes\) are larger than "
+                                      r"the KV \(2560 bytes\); more tokens per frame .*\n$")
+        self.assertLess(self.succeed_json("decode", self.frames, "-o", self.out)
+                        ["compression_ratio"], 1)
+
     def test_conversion_drops_the_fingerprints(self):
         kv_sample.write_random(self.kv, metadata=METADATA)
         self.encode()

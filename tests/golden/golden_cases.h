@@ -16,7 +16,7 @@ struct GoldenCase {
   DType dtype;
   std::string_view profile;
   bool foreign_codec = false;  // the symbols' bytes are another library's and vary with its version
-  bool calibrated = false;     // needs artefacts/<shape>.calib
+  bool calibrated = false;     // needs artefacts/<shape>-<dtype>.calib
 
   friend std::ostream& operator<<(std::ostream& out, const GoldenCase& golden) {
     return out << golden.shape << ' ' << DTypeName(golden.dtype) << ' ' << golden.profile;

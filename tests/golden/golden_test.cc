@@ -34,17 +34,19 @@ std::filesystem::path FrameFile(std::string_view name) {
   return Folder() / "frames" / (std::string(name) + ".kvs");
 }
 
-std::filesystem::path ArtefactFile(std::string_view shape) {
-  return Folder() / "artefacts" / (std::string(shape) + ".calib");
+std::filesystem::path ArtefactFile(const GoldenCase& golden) {
+  const std::string name = std::string(golden.shape) + "-" + std::string(DTypeName(golden.dtype));
+  return Folder() / "artefacts" / (name + ".calib");
 }
 
-std::shared_ptr<const CalibrationArtefact> RecordedArtefact(std::string_view shape) {
-  if (Recording()) {
-    const auto chunk = testing::MakeSampleChunk(shape, DType::kFloat32);
-    const auto bytes = testing::MakeSampleCalibration(chunk.value().buffer.geometry());
-    testing::WriteBytes(ArtefactFile(shape), bytes.value());
-  }
-  auto artefact = LoadCalibration(ArtefactFile(shape));
+std::vector<std::byte> MakeArtefact(const GoldenCase& golden) {
+  const auto chunk = testing::MakeSampleChunk(golden.shape, golden.dtype);
+  return testing::MakeSampleCalibration(chunk.value().buffer.geometry()).value();
+}
+
+std::shared_ptr<const CalibrationArtefact> RecordedArtefact(const GoldenCase& golden) {
+  if (Recording()) testing::WriteBytes(ArtefactFile(golden), MakeArtefact(golden));
+  auto artefact = LoadCalibration(ArtefactFile(golden));
   EXPECT_TRUE(artefact) << artefact.error().message;
   return artefact ? *artefact : nullptr;
 }
@@ -64,7 +66,7 @@ std::vector<std::byte> Encode(const GoldenCase& golden) {
   options.key = PrefixKey(options.model, tokens);
   options.prompt_tokens = chunk->prompt_tokens;
   CodecOptions codec;
-  if (golden.calibrated) codec.calibration = RecordedArtefact(golden.shape);
+  if (golden.calibrated) codec.calibration = RecordedArtefact(golden);
   auto encoder = FrameEncoder::Create(*profile, codec);
   EXPECT_TRUE(encoder) << encoder.error().message;
   if (!encoder) return {};
@@ -161,10 +163,8 @@ TEST(GoldenSet, HoldsEveryStageOfTheTable) {
 TEST(GoldenSet, HoldsEveryArtefactThatItsCasesNeed) {
   for (const auto& golden : testing::GoldenCases()) {
     if (!golden.calibrated) continue;
-    const auto chunk = testing::MakeSampleChunk(golden.shape, DType::kFloat32);
-    const auto bytes = testing::MakeSampleCalibration(chunk.value().buffer.geometry());
-    ASSERT_NE(RecordedArtefact(golden.shape), nullptr);
-    EXPECT_EQ(testing::ReadBytes(ArtefactFile(golden.shape)), bytes.value()) << golden.shape;
+    ASSERT_NE(RecordedArtefact(golden), nullptr);
+    EXPECT_EQ(testing::ReadBytes(ArtefactFile(golden)), MakeArtefact(golden)) << golden.name;
   }
 }
 

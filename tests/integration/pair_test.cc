@@ -1,13 +1,17 @@
 // A pair of nodes whose peers behave: what arrives is what one process would have computed.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <thread>
 
+#include "library/calibration_artefact.h"
 #include "pair.h"
 
 namespace kvserve::testing {
 namespace {
+
+using ::testing::HasSubstr;
 
 TEST(Pair, ExactProfilesGiveTheTokensOfALocalRun) {
   Pair pair;
@@ -108,6 +112,78 @@ TEST(Pair, AChunkThatALossyProfileCannotEncodeGoesLossless) {
   EXPECT_EQ(report.source, KvSource::kTransferred) << report.reason;
   EXPECT_EQ(report.transfer.chunks, 4U);
   EXPECT_EQ(report.transfer.lossless_fallback_chunks, 1U);
+}
+
+// Frames of a few tokens are mostly headers and tables: no profile makes a transfer larger than
+// none does.
+TEST(Pair, NoProfileSendsMoreThanNone) {
+  Pair pair;
+  for (const std::size_t tokens : {2U, 3U, 5U, 17U, 18U}) {
+    const auto none = MustGenerate(*pair.decode, Greedy(Prompt(tokens), 2, "none"));
+    EXPECT_EQ(none.transfer.lossless_fallback_chunks, 0U);
+    for (const char* profile : {"lossless", "hadamard|uniform|rans", "uniform|bitpack", "fp8|lz4",
+                                "affine|uniform:raw_first=false|zstd"}) {
+      const auto report = MustGenerate(*pair.decode, Greedy(Prompt(tokens), 2, profile));
+      EXPECT_EQ(report.source, KvSource::kTransferred) << report.reason;
+      EXPECT_LE(report.transfer.wire_bytes, none.transfer.wire_bytes) << profile << " " << tokens;
+    }
+  }
+  const auto one = MustGenerate(*pair.decode, Greedy(Prompt(2), 2, "hadamard|uniform|rans"));
+  EXPECT_EQ(one.transfer.lossless_fallback_chunks, 1U);
+  const std::string metrics = pair.prefill->metrics().Expose();
+  EXPECT_THAT(metrics, HasSubstr("kvserve_profile_info{role=\"prefill\","));
+  EXPECT_THAT(metrics, HasSubstr("quality_class=\"lossy\",scale_sources=\"hadamard:unit "
+                                 "uniform:frame rans:frame\"} 1"));
+}
+
+// Case A08: what a quantizer limits is counted where it is encoded.
+TEST(Pair, ClampedValuesAreAMetric) {
+  PairOptions options;
+  options.prefill_engine.large_token = options.decode_engine.large_token = 'Q';
+  Pair pair(options);
+  auto prompt = Prompt(40);
+  std::replace(prompt.begin(), prompt.end(), Token{'Q'}, Token{'R'});
+  prompt[20] = 'Q';
+  const auto clamped = [&] {
+    const std::string metrics = pair.prefill->metrics().Expose();
+    const std::string name = "\nkvserve_clamped_values_total{role=\"prefill\"} ";
+    return std::stoi(metrics.substr(metrics.find(name) + name.size()));
+  };
+  MustGenerate(*pair.decode, Greedy(prompt, 2, "fp8|rans"));
+  EXPECT_EQ(clamped(), 0);
+  MustGenerate(*pair.decode, Greedy(prompt, 2, "fp8:scale=none|rans"));
+  EXPECT_EQ(clamped(), 3);  // one key in each of three layers
+}
+
+// Otherwise every request would be computed here, for a reason that only its report tells.
+TEST(Pair, ADecodeNodeNeedsTheArtefactOfItsProfileAtTheStart) {
+  const std::string profile = "affine:source=calibrated|uniform|rans";
+  Pair pair;
+  DecodeNodeOptions options = pair.options.decode;
+  options.prefill = pair.prefill->address();
+  options.profile = profile;
+  const auto node = DecodeNode::Create(*pair.decode_worker.worker, options);
+  ASSERT_FALSE(node);
+  EXPECT_EQ(node.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_THAT(node.error().message, HasSubstr("calibration artefact"));
+  const auto pinned = pair.decode->CheckRequest(Greedy(Prompt(10), 5, profile));
+  ASSERT_FALSE(pinned);
+  EXPECT_EQ(pinned.error().code, ErrorCode::kInvalidArgument);
+}
+
+TEST(Pair, NodesRefuseAnArtefactOfAnotherModelAtTheStart) {
+  Pair pair;
+  CalibrationArtefact::Contents contents;
+  contents.geometry = pair.decode_worker.worker->info().geometry;
+  contents.geometry.layers.pop_back();
+  DecodeNodeOptions decode = pair.options.decode;
+  PrefillNodeOptions prefill = pair.options.prefill;
+  decode.calibration = prefill.calibration =
+      std::make_shared<CalibrationArtefact>(contents, Fingerprint{});
+  EXPECT_EQ(DecodeNode::Create(*pair.decode_worker.worker, decode).error().code,
+            ErrorCode::kMismatch);
+  EXPECT_EQ(PrefillNode::Start(*pair.prefill_worker.worker, prefill).error().code,
+            ErrorCode::kMismatch);
 }
 
 TEST(Pair, RequestsThatDoNotFitAreRefusedBeforeAnyWork) {

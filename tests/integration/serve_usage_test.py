@@ -28,6 +28,9 @@ CASES = {
         [*DECODE, "--http", "127.0.0.1:0", "--profile", "none"], "--prefill"),
     "unknown profile": ([*DECODE, "--http", "127.0.0.1:0", "--prefill", "127.0.0.1:1",
                          "--profile", "nonsense"], "nonsense"),
+    "a profile without its artefact": (
+        [*DECODE, "--http", "127.0.0.1:0", "--prefill", "127.0.0.1:1",
+         "--profile", "affine:source=calibrated|uniform|rans"], "calibration artefact"),
     "peer without port": (
         [*DECODE, "--http", "127.0.0.1:0", "--prefill", "127.0.0.1:0"], "--prefill"),
     "unknown cache type": (

@@ -14,6 +14,7 @@ void PrintCodecReport(const Invocation& invocation, const CodecReport& report,
     extra["wire_bytes"] = report.wire_bytes;
     extra["compression_ratio"] = ratio;
     extra["frames"] = report.frames;
+    extra["clamped_values"] = report.clamped_values;
     extra[seconds_key] = report.seconds;
     extra["stages_s"] = report.stage_seconds;
     PrintJson(invocation, std::move(extra));
@@ -28,6 +29,9 @@ void PrintCodecReport(const Invocation& invocation, const CodecReport& report,
   table.Add({"wire", BytesText(report.wire_bytes) + " in " + std::to_string(report.frames) +
                          (report.frames == 1 ? " frame" : " frames")});
   table.Add({"compression ratio", Fixed(ratio, 3)});
+  if (report.clamped_values > 0) {
+    table.Add({"clamped values", std::to_string(report.clamped_values)});
+  }
   table.Add({seconds_key, Fixed(report.seconds, 4)});
   for (const auto& [stage, seconds] : report.stage_seconds) {
     table.Add({"  " + stage, Fixed(seconds, 4)});

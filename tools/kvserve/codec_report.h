@@ -13,7 +13,8 @@ struct CodecReport {
   std::uint64_t raw_bytes = 0;  // in the cache's dtype
   std::uint64_t wire_bytes = 0;
   std::uint64_t frames = 0;
-  double seconds = 0.0;  // in the codec; reading and writing files is not counted
+  std::uint64_t clamped_values = 0;  // limited to the range of a format
+  double seconds = 0.0;              // in the codec; reading and writing files is not counted
   StageSeconds stage_seconds;
 };
 

@@ -47,14 +47,13 @@ Result<Input> ReadInput(const std::string& path) {
   return input;
 }
 
-// Decodes all frames into `output`; returns the number of clamped values.
-Result<std::uint64_t> DecodeFrames(const Input& input, DType dtype, FrameDecoder& decoder,
-                                   KvFileWriter& output, CodecReport& report) {
+// Decodes all frames into `output`.
+Status DecodeFrames(const Input& input, DType dtype, FrameDecoder& decoder, KvFileWriter& output,
+                    CodecReport& report) {
   const FrameSequence& sequence = input.sequence;
   Progress progress("decode", sequence.frame_begin.size());
   KvBuffer chunk;
   KvBuffer converted;
-  std::uint64_t clamped = 0;
   for (std::size_t i = 0; i < sequence.frame_begin.size(); ++i) {
     const std::size_t offset = sequence.frame_begin[i];
     {
@@ -68,13 +67,13 @@ Result<std::uint64_t> DecodeFrames(const Input& input, DType dtype, FrameDecoder
       const auto count =
           ConvertDType(std::as_const(chunk).view(), dtype, OutOfRangePolicy::kClamp, converted);
       if (!count) return Named(input, count.error());
-      clamped += *count;
+      report.clamped_values += *count;
       result = &converted;
     }
     KVSERVE_TRY(output.Write(result->view()));
     progress.Set(i + 1);
   }
-  return clamped;
+  return {};
 }
 
 Result<DType> TargetDType(const std::string& name, DType frames) {
@@ -99,18 +98,17 @@ Status DecodeFile(const Arguments& arguments, const Input& input, FrameDecoder& 
   report.raw_bytes = RawBytes(input.sequence.info);
   report.wire_bytes = input.bytes.size();
   report.frames = input.sequence.frame_begin.size();
-  KVSERVE_ASSIGN(const std::uint64_t clamped, DecodeFrames(input, dtype, decoder, output, report));
-  if (clamped > 0 && !arguments.clamp) {
-    return MakeError(ErrorCode::kBadInput, input.path + ": " + std::to_string(clamped) +
-                                               " values are beyond the range of " +
-                                               std::string(DTypeName(dtype)) +
-                                               "; --clamp limits them");
+  KVSERVE_TRY(DecodeFrames(input, dtype, decoder, output, report));
+  if (report.clamped_values > 0 && !arguments.clamp) {
+    return MakeError(ErrorCode::kBadInput,
+                     input.path + ": " + std::to_string(report.clamped_values) +
+                         " values are beyond the range of " + std::string(DTypeName(dtype)) +
+                         "; --clamp limits them");
   }
   KVSERVE_TRY(output.Commit());
-  PrintCodecReport(invocation, report, "decode_s",
-                   {{"dtype", DTypeName(dtype)},
-                    {"quality_class", QualityClassName(input.sequence.lossless)},
-                    {"clamped_values", clamped}});
+  PrintCodecReport(
+      invocation, report, "decode_s",
+      {{"dtype", DTypeName(dtype)}, {"quality_class", QualityClassName(input.sequence.lossless)}});
   return {};
 }
 

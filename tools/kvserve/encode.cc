@@ -1,5 +1,6 @@
 // kvserve encode: a KV file becomes a file of frames.
 #include <algorithm>
+#include <cstdio>
 #include <memory>
 
 #include "base/clock.h"
@@ -47,11 +48,30 @@ Status EncodeFile(const std::string& path, const KvFileReader& input, FrameEncod
       if (!status) return MakeError(status.error().code, path + ": " + status.error().message);
     }
     KVSERVE_TRY(output.Append(frame));
+    report.clamped_values += encoder.clamped_values();
     report.wire_bytes += frame.size();
     ++report.frames;
     progress.Set(tokens.end - info.tokens.begin);
   }
   return {};
+}
+
+// What a user would not expect of the result.
+void Warn(const Profile& profile, const CodecReport& report) {
+  if (report.clamped_values > 0) {
+    std::fprintf(stderr,
+                 "kvserve: warning: %llu values are beyond what the quantizer can express and were "
+                 "limited to it; a scale (fp8:scale=power_of_two) avoids that\n",
+                 static_cast<unsigned long long>(report.clamped_values));
+  }
+  const bool uncompressed = profile.stages == ParseProfile("none")->stages;  // headers are on top
+  if (report.wire_bytes > report.raw_bytes && !uncompressed) {
+    std::fprintf(stderr,
+                 "kvserve: warning: the frames (%llu bytes) are larger than the KV (%llu bytes); "
+                 "more tokens per frame (--frame-tokens) or --profile none help\n",
+                 static_cast<unsigned long long>(report.wire_bytes),
+                 static_cast<unsigned long long>(report.raw_bytes));
+  }
 }
 
 Status RunEncode(const Arguments& arguments, const Invocation& invocation) {
@@ -74,6 +94,7 @@ Status RunEncode(const Arguments& arguments, const Invocation& invocation) {
   nlohmann::json extra = {{"profile", profile.name},
                           {"quality_class", QualityClassName(IsLossless(profile.stages))},
                           {"frame_tokens", frame_tokens}};
+  Warn(profile, report);
   if (frame_tokens == kMaxTokens) extra["frame_tokens"] = "all";
   PrintCodecReport(invocation, report, "encode_s", std::move(extra));
   return {};

@@ -41,9 +41,10 @@ Result<DecodeNodeOptions> CheckNode(const Arguments& arguments) {
   options.max_waiting = arguments.max_waiting;
   options.deadline_s = arguments.deadline_s;
   options.stall_s = arguments.stall_s;
-  KVSERVE_TRY(ParseProfile(options.profile));
+  KVSERVE_ASSIGN(const Profile profile, ParseProfile(options.profile));
   KVSERVE_ASSIGN(options.token, ReadToken(arguments.token_file));
   KVSERVE_ASSIGN(options.calibration, LoadArtefact(arguments.calibration));
+  KVSERVE_TRY(FrameEncoder::Create(profile, {.calibration = options.calibration}));
   if (arguments.prefill.empty()) {
     if (arguments.profile.empty()) return options;
     return MakeError(ErrorCode::kInvalidArgument,

@@ -107,6 +107,7 @@ FakeEngine::Row FakeEngine::MakeRow(std::uint32_t layer, Token token, std::uint6
   if (token == options_.nan_token) {
     PutElement(std::numeric_limits<float>::quiet_NaN(), options_.dtype, row.data());
   }
+  if (token == options_.large_token) PutElement(6e4F, options_.dtype, row.data());
   return row;
 }
 

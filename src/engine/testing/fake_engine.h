@@ -19,6 +19,7 @@ struct FakeEngineOptions {
   std::uint32_t window_tokens = 64;  // of layer 1
   bool end_tokens = false;           // logits may choose the end token
   Token nan_token = -1;              // keys of this token hold a NaN
+  Token large_token = -1;            // keys of this token hold 6e4
   // Called on the engine thread before each Prefill; tests block or fail in it.
   std::function<Status(std::span<const Token> tokens, std::uint32_t first_position)> on_prefill;
   std::function<Status(std::uint32_t position)> on_decode;

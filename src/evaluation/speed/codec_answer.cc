@@ -44,17 +44,6 @@ Status ResizeAs(const ConstKvView& view, KvBuffer& out) {
   return out.Resize(*view.geometry, view.tokens, layers);
 }
 
-// What a frame of the chunk says about its model.
-Status CheckFits(const ConstKvView& chunk, const CalibrationArtefact& artefact) {
-  FrameHeader header;
-  header.dtype = chunk.geometry->dtype;
-  header.model_layers = static_cast<std::uint32_t>(chunk.geometry->layers.size());
-  for (const auto& layer : chunk.layers) {
-    header.layers.push_back({layer.layer, chunk.geometry->layers[layer.layer], layer.tokens});
-  }
-  return CheckArtefactFits(header, artefact);
-}
-
 }  // namespace
 
 Status CheckSame(const ConstKvView& wanted, const ConstKvView& found) {
@@ -74,7 +63,7 @@ Result<CodecAnswer> ReferenceAnswer(const ConstKvView& chunk, const Profile& pro
                  Chain::Create(profile.stages, BuiltinStages(), chunk.geometry->dtype,
                                Device::kHost, ProfileOrigin::kCaller));
   KVSERVE_TRY(CheckArtefactGiven(chain, calibration));
-  if (chain.needs_artefact()) KVSERVE_TRY(CheckFits(chunk, *calibration));
+  if (chain.needs_artefact()) KVSERVE_TRY(CheckArtefactServes(*chunk.geometry, {}, *calibration));
   Arena arena;
   Workers workers;
   FrameContext context;

@@ -5,6 +5,7 @@
 // exceed.
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -87,6 +88,7 @@ struct Fp8State : PlaneState {
   RangeLayout layout;
   std::span<float> low, high;  // [range]; encoder
   std::span<float> factors;    // [range]: 1 / scale for an encoder, scale for a decoder
+  std::atomic<std::uint64_t>* clamped_values = nullptr;  // of the frame
 };
 
 // The least exponent at which the format reaches `magnitude`.
@@ -152,6 +154,7 @@ class Fp8 : public Quantizer, public RowQuantizer {
 
   PlaneState* Begin(const PlaneContext& plane, PlaneShape shape) const override {
     Fp8State* state = NewState(plane, shape);
+    state->clamped_values = plane.frame->clamped_values;
     if (state->options->scale == Scale::kNone) return state;
     state->low = plane.arena->Take<float>(state->layout.count());
     state->high = plane.arena->Take<float>(state->layout.count());
@@ -189,13 +192,18 @@ class Fp8 : public Quantizer, public RowQuantizer {
                     std::span<std::uint8_t> symbols) const override {
     const auto& state = *static_cast<const Fp8State*>(opaque);
     const auto codes = std::as_writable_bytes(symbols);
+    std::size_t clamped = 0;
     ForEachPiece(state, first_row, rows.values(),
                  [&](std::size_t at, std::size_t count, const float* factors, float factor) {
                    std::array<float, kPiece> scaled;
                    const std::span<float> piece(scaled.data(), count);
                    Multiply(rows.data + at, factors, factor, piece);
-                   FloatToFp8(state.options->dtype, piece, codes.subspan(at, count), false);
+                   clamped += FloatToFp8(state.options->dtype, piece, codes.subspan(at, count),
+                                         /*keep_infinity=*/false);
                  });
+    if (clamped > 0 && state.clamped_values != nullptr) {
+      state.clamped_values->fetch_add(clamped, std::memory_order_relaxed);
+    }
   }
 
   Result<const PlaneState*> Open(const PlaneContext& plane, PlaneShape shape,
