@@ -35,7 +35,7 @@ Status FastEncoder::Run(const Chain& chain, const ConstKvView& view, const Frame
     }
     return EncodePlaneAt(chain, frame, items_[i].index, writer, scratch);
   }));
-  JoinSide(out.side);
+  WriteSide(side_, out.side);
   KVSERVE_TRY(WriteClasses(chain, frame, out));
   return FinishSymbols(chain, frame, writer, symbols);
 }
@@ -163,24 +163,6 @@ Status FastEncoder::FinishSymbols(const Chain& chain, const FrameContext& frame,
   }
   writer->Finish();
   return {};
-}
-
-// Stages lie in the order that a decoder reads them in.
-void FastEncoder::JoinSide(std::vector<std::byte>& out) const {
-  out.clear();
-  const auto bytes_of = [](const StageSides& sides) {
-    std::size_t bytes = 0;
-    for (const auto& stage : sides) bytes += stage.size();
-    return bytes;
-  };
-  ByteWriter writer(out);
-  std::size_t total = 0;
-  for (const StageSides& sides : side_) total += bytes_of(sides);
-  if (total == 0) return;
-  for (const StageSides& sides : side_) writer.PutVarint(bytes_of(sides));
-  for (const StageSides& sides : side_) {
-    for (std::size_t i = sides.size(); i-- > 0;) writer.PutBytes(sides[i]);
-  }
 }
 
 }  // namespace kvserve

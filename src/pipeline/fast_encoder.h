@@ -12,6 +12,7 @@
 #include "pipeline/frame_plan.h"
 #include "pipeline/plane_gates.h"
 #include "pipeline/reference_executor.h"
+#include "pipeline/side_section.h"
 #include "pipeline/stage_clock.h"
 
 namespace kvserve {
@@ -30,9 +31,6 @@ class FastEncoder {
                               StageSeconds* seconds = nullptr, EncoderMemory* memory = nullptr);
 
  private:
-  // Side bytes of one plane per stage: transforms in order, then the quantizer.
-  using StageSides = std::vector<std::vector<std::byte>>;
-
   Status Run(const Chain& chain, const ConstKvView& view, const FrameContext& frame,
              CodedSections& out, EncoderMemory* memory);
   Status WeighTokens(const Chain& chain, const ConstKvView& view, const FrameContext& frame,
@@ -47,7 +45,6 @@ class FastEncoder {
   Status WriteClasses(const Chain& chain, const FrameContext& frame, CodedSections& out);
   Status FinishSymbols(const Chain& chain, const FrameContext& frame, SymbolWriter* writer,
                        ByteWriter& symbols);
-  void JoinSide(std::vector<std::byte>& out) const;
 
   std::vector<OrderedPlane<const std::byte>> planes_;
   FramePlan plan_;

@@ -123,22 +123,19 @@ class Encoder : private ChainRun<const std::byte> {
     KVSERVE_TRY(Prepare());
     KVSERVE_TRY(PrepareFloats());
     KVSERVE_TRY(WeighTokens());
-    side_of_stage_.resize(chain_.transforms().size() + 1);
-    std::vector<std::byte> side;
-    std::vector<std::size_t> side_ends;
+    std::vector<StageSides> side(planes_.size(), StageSides(chain_.transforms().size() + 1));
     for (std::size_t p = 0; p < planes_.size(); ++p) {
       PlaneContext context = Context(planes_[p]);
       if (!weights_.empty()) context.token_weights = weights_[p];
       if (context.tokens.empty()) {
         history_.RecordEmpty(context);
       } else if (chain_.native()) {
-        KVSERVE_TRY(EncodeNative(context, p, side));
+        KVSERVE_TRY(EncodeNative(context, p, side[p].back()));
       } else {
-        KVSERVE_TRY(EncodeReal(context, p, side));
+        KVSERVE_TRY(EncodeReal(context, p, side[p]));
       }
-      side_ends.push_back(side.size());
     }
-    WriteSide(side, side_ends, out.side);
+    WriteSide(side, out.side);
     return WriteSymbols(out);
   }
 
@@ -164,7 +161,7 @@ class Encoder : private ChainRun<const std::byte> {
         context, *quantizer.info);
   }
 
-  Status EncodeReal(PlaneContext context, std::size_t p, std::vector<std::byte>& side) {
+  Status EncodeReal(PlaneContext context, std::size_t p, StageSides& sides) {
     const RealPlane values = Floats(planes_[p], floats_);
     const ConstRealPlane coefficients{values.data, values.tokens, values.heads, values.dim};
     const auto& quantizer = chain_.quantizer();
@@ -173,43 +170,28 @@ class Encoder : private ChainRun<const std::byte> {
       LoadFloats(planes_[p].view, values.span());
       KVSERVE_TRY(CheckFinite(context, coefficients, "the tensor", quantizer.info->name));
     }
-    for (auto& bytes : side_of_stage_) bytes.clear();
     for (std::size_t i = 0; i < chain_.transforms().size(); ++i) {
       const auto& transform = chain_.transforms()[i];
       context.decoded = history_.planes(i);
-      ByteWriter writer(side_of_stage_[i]);
+      ByteWriter writer(sides[i]);
       const ScopedTimer timer(Seconds(transform.info->name));
       KVSERVE_TRY(
           Named(transform.stage->Forward(context, values, writer), context, *transform.info));
       KVSERVE_TRY(CheckBounded(context, coefficients, transform.info->name));
     }
     context.decoded = {};
-    ByteWriter writer(side_of_stage_.back());
+    ByteWriter writer(sides.back());
     {
       const ScopedTimer timer(Seconds(quantizer.info->name));
       KVSERVE_TRY(Named(quantizer.stage->Quantize(context, coefficients, plan_.symbols[p], writer),
                         context, *quantizer.info));
     }
-    const std::size_t begin = side.size();
-    for (std::size_t i = side_of_stage_.size(); i-- > 0;) {  // the order a decoder reads in
-      side.insert(side.end(), side_of_stage_[i].begin(), side_of_stage_[i].end());
-    }
     if (!history_.first()) return {};
-    ByteReader reader{std::span<const std::byte>(side).subspan(begin)};
+    std::vector<std::byte> joined;
+    ByteWriter whole(joined);
+    AppendSides(sides, whole);
+    ByteReader reader(joined);
     return Reconstruct(context, plan_.symbols[p], *history_.first(), reader, values);
-  }
-
-  static void WriteSide(const std::vector<std::byte>& side, const std::vector<std::size_t>& ends,
-                        std::vector<std::byte>& out) {
-    out.clear();
-    if (side.empty()) return;
-    ByteWriter writer(out);
-    std::size_t begin = 0;
-    for (const std::size_t end : ends) {
-      writer.PutVarint(end - begin);
-      begin = end;
-    }
-    writer.PutBytes(side);
   }
 
   Status WriteSymbols(CodedSections& out) {
@@ -231,8 +213,7 @@ class Encoder : private ChainRun<const std::byte> {
 
   const ConstKvView& view_;
   EncoderMemory* memory_;
-  std::vector<std::vector<float>> weights_;            // [plane][token]; empty without selectors
-  std::vector<std::vector<std::byte>> side_of_stage_;  // [transform, then quantizer]
+  std::vector<std::vector<float>> weights_;  // [plane][token]; empty without selectors
 };
 
 class Decoder : private ChainRun<std::byte> {

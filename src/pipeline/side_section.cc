@@ -3,11 +3,33 @@
 #include <cstdint>
 #include <string>
 
-#include "base/byte_io.h"
 #include "base/checked.h"
 #include "base/try.h"
 
 namespace kvserve {
+namespace {
+
+std::size_t BytesOf(const StageSides& sides) {
+  std::size_t bytes = 0;
+  for (const auto& stage : sides) bytes += stage.size();
+  return bytes;
+}
+
+}  // namespace
+
+void AppendSides(const StageSides& sides, ByteWriter& out) {
+  for (std::size_t i = sides.size(); i-- > 0;) out.PutBytes(sides[i]);
+}
+
+void WriteSide(std::span<const StageSides> planes, std::vector<std::byte>& out) {
+  out.clear();
+  std::size_t total = 0;
+  for (const StageSides& sides : planes) total += BytesOf(sides);
+  if (total == 0) return;
+  ByteWriter writer(out);
+  for (const StageSides& sides : planes) writer.PutVarint(BytesOf(sides));
+  for (const StageSides& sides : planes) AppendSides(sides, writer);
+}
 
 Status SplitSide(std::span<const std::byte> section, std::size_t count,
                  std::vector<std::span<const std::byte>>& planes) {

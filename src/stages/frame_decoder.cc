@@ -16,6 +16,7 @@
 #include "pipeline/stage_clock.h"
 #include "stages/frame_artefact.h"
 #include "stages/registry.h"
+#include "stages/thread_limits.h"
 #include "stages/without_throwing.h"
 
 namespace kvserve {
@@ -115,6 +116,8 @@ struct FrameDecoder::State {
   std::vector<KvBuffer::LayerTokens> layers;
 };
 
+// For FastDecoder, which calls it when the sections are known to agree with the shapes: `planes`,
+// which until then describe the shapes alone, point into `out` from here on.
 Result<const KvView*> FrameDecoder::State::Resize(const FrameHeader& header, KvBuffer& out) {
   layers.clear();
   for (const FrameLayer& layer : header.layers) layers.push_back({layer.layer, layer.tokens});

@@ -16,6 +16,7 @@
 #include "stages/frame_artefact.h"
 #include "stages/registry.h"
 #include "stages/single_plane.h"
+#include "stages/thread_limits.h"
 #include "stages/without_throwing.h"
 
 namespace kvserve {

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "base/try.h"
-#include "kernels/convert/convert.h"
+#include "kernels/convert/raw_floats.h"
 #include "kernels/quantize/uniform_plane.h"
 #include "pipeline/stage.h"
 
@@ -118,29 +118,6 @@ constexpr StageInfo kInfo = {
     .oldest_version = 1,
 };
 
-constexpr std::uint8_t kRawFloat16 = 0;
-constexpr std::uint8_t kRawFloat32 = 1;
-
-void WriteRaw(DType dtype, std::span<const float> row, ByteWriter& side) {
-  const MinMax range = MinMaxSpan(row);
-  const float largest = std::max(std::fabs(range.low), std::fabs(range.high));
-  const bool fits = largest == 0.0F || (largest <= 65504.0F && largest >= 0x1p-6F);
-  const bool narrow = fits && dtype != DType::kFloat32;
-  side.Put(narrow ? kRawFloat16 : kRawFloat32);
-  const DType stored = narrow ? DType::kFloat16 : DType::kFloat32;
-  (void)FromFloat(stored, row, side.Grow(row.size() * DTypeBytes(stored)));
-}
-
-Status ReadRaw(ByteReader& side, std::span<float> row) {
-  KVSERVE_ASSIGN(const auto form, side.Get<std::uint8_t>());
-  if (form > kRawFloat32)
-    return MakeError(ErrorCode::kCorruptData, "unknown form of the raw token");
-  const DType stored = form == kRawFloat16 ? DType::kFloat16 : DType::kFloat32;
-  KVSERVE_ASSIGN(const auto bytes, side.GetBytes(row.size() * DTypeBytes(stored)));
-  ToFloat(stored, bytes, row);
-  return {};
-}
-
 UniformOptions OptionsFor(const Settings& settings, PlaneKind kind) {
   UniformOptions options;
   options.levels = settings.integer(kLevels, kind);
@@ -215,7 +192,7 @@ class Uniform : public Quantizer, public RowQuantizer {
 
   Status Finish(PlaneState* opaque, ByteWriter& side) const override {
     auto& state = *static_cast<UniformState*>(opaque);
-    if (!state.raw_row.empty()) WriteRaw(state.dtype, state.raw_row, side);
+    if (!state.raw_row.empty()) WriteRawFloats(state.dtype, state.raw_row, side);
     state.plane.Finish(side);
     return {};
   }
@@ -231,7 +208,7 @@ class Uniform : public Quantizer, public RowQuantizer {
   Result<const PlaneState*> Open(const PlaneContext& plane, PlaneShape shape,
                                  const SymbolPlane& /*symbols*/, ByteReader& side) const override {
     UniformState* state = NewState(plane, shape);
-    if (!state->raw_row.empty()) KVSERVE_TRY(ReadRaw(side, state->raw_row));
+    if (!state->raw_row.empty()) KVSERVE_TRY(ReadRawFloats(side, state->raw_row));
     KVSERVE_TRY(state->plane.Open(side));
     return state;
   }

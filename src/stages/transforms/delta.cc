@@ -8,8 +8,7 @@
 #include <cmath>
 
 #include "base/try.h"
-#include "kernels/convert/convert.h"
-#include "kernels/minmax/minmax.h"
+#include "kernels/convert/raw_floats.h"
 #include "kernels/predict/predict.h"
 #include "pipeline/stage.h"
 
@@ -58,9 +57,6 @@ constexpr StageInfo kInfo = {
     .parameters = kParameters,
     .summary = "differences to an anchor token or to an earlier layer",
 };
-
-constexpr std::uint8_t kFloat16 = 0;  // forms of anchors
-constexpr std::uint8_t kFloat32 = 1;
 
 // Weights are signed bytes, in 64ths.
 constexpr float kWeightStep = 0x1p-6F;
@@ -219,26 +215,17 @@ class Delta : public Transform {
     for (std::size_t row = 0; row < rest.tokens; row += group) {
       std::copy_n(rest.data + row * columns, columns, anchors.data() + row / group * columns);
     }
-    const MinMax range = MinMaxSpan(anchors);
-    const float largest = std::max(std::fabs(range.low), std::fabs(range.high));
-    const bool fits = largest == 0.0F || (largest <= 65504.0F && largest >= 0x1p-6F);
-    const bool narrow = fits && plane.frame->geometry->dtype != DType::kFloat32;
-    side.Put(narrow ? kFloat16 : kFloat32);
-    const DType stored = narrow ? DType::kFloat16 : DType::kFloat32;
-    const auto bytes = side.Grow(anchors.size() * DTypeBytes(stored));
-    (void)FromFloat(stored, anchors, bytes);
-    ToFloat(stored, bytes, anchors);
+    const std::size_t before = side.size();
+    WriteRawFloats(plane.frame->geometry->dtype, anchors, side);
+    ByteReader written(std::span<const std::byte>(side.bytes()).subspan(before));
+    (void)ReadRawFloats(written, anchors);
     return {anchors, group};
   }
 
   Result<References> ReadAnchors(const PlaneContext& plane, const RealPlane& rest,
                                  ByteReader& side) const {
-    KVSERVE_ASSIGN(const auto form, side.Get<std::uint8_t>());
-    if (form > kFloat32) return MakeError(ErrorCode::kCorruptData, "unknown form of the anchors");
-    const DType stored = form == kFloat16 ? DType::kFloat16 : DType::kFloat32;
     const auto anchors = TakeAnchors(plane, rest);
-    KVSERVE_ASSIGN(const auto bytes, side.GetBytes(anchors.size() * DTypeBytes(stored)));
-    ToFloat(stored, bytes, anchors);
+    KVSERVE_TRY(ReadRawFloats(side, anchors));
     return References{anchors, settings_.integer(kGroup)};
   }
 
