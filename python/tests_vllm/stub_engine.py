@@ -1,0 +1,305 @@
+"""An engine of vLLM without a model: the real scheduler, the real connector and a real KV cache;
+only the forward pass is ours. It writes KV that depends on token, position and layer, and samples a
+token that depends on every byte of KV the request has: one wrong byte gives another answer."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from dataclasses import dataclass, field
+from typing import Any
+
+os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+
+import torch
+from vllm.config import (
+    CacheConfig,
+    DeviceConfig,
+    KVTransferConfig,
+    ModelConfig,
+    ParallelConfig,
+    SchedulerConfig,
+    VllmConfig,
+)
+from vllm.distributed.kv_transfer.kv_connector.v1 import KVConnectorRole
+from vllm.sampling_params import SamplingParams
+from vllm.utils.hashing import sha256
+from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
+from vllm.v1.core.sched.scheduler import Scheduler
+from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
+from vllm.v1.outputs import KVConnectorOutput, ModelRunnerOutput
+from vllm.v1.request import Request, RequestStatus
+from vllm.v1.structured_output import StructuredOutputManager
+
+LAYERS, HEADS, DIM, VOCABULARY = 4, 2, 32, 1000
+
+
+def write_model_config(folder: str, layers: int = LAYERS, heads: int = HEADS) -> None:
+    config = {
+        "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 4 * DIM,
+        "intermediate_size": 64, "num_hidden_layers": layers, "num_attention_heads": 4,
+        "num_key_value_heads": heads, "head_dim": DIM, "vocab_size": VOCABULARY,
+        "max_position_embeddings": 8192, "rms_norm_eps": 1e-5, "tie_word_embeddings": True,
+        "bos_token_id": 1, "eos_token_id": 2,
+    }
+    with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as file:
+        json.dump(config, file)
+
+
+def transfer_config(role: str, policy: str = "recompute", **extra: Any) -> KVTransferConfig:
+    return KVTransferConfig(kv_connector="KVServeConnector",
+                            kv_connector_module_path="kvserve.vllm.connector", kv_role=role,
+                            kv_connector_extra_config=extra, kv_load_failure_policy=policy)
+
+
+@dataclass
+class Answer:
+    """What became of a request."""
+
+    tokens: list[int] = field(default_factory=list)
+    finished: bool = False
+    reason: str | None = None
+    params: dict[str, Any] | None = None
+
+
+class StubEngine:
+    """`transfer` None: a single engine without connector."""
+
+    def __init__(self, transfer: KVTransferConfig | None, *, blocks: int = 64,
+                 block_tokens: int = 16, batch_tokens: int = 512, layers: int = LAYERS,
+                 heads: int = HEADS, dtype: torch.dtype = torch.bfloat16):
+        init_none_hash(sha256)
+        self.layers, self.heads, self.block_tokens, self.dtype = layers, heads, block_tokens, dtype
+        self._folder = tempfile.TemporaryDirectory()
+        write_model_config(self._folder.name, layers, heads)
+        cache = CacheConfig(block_size=block_tokens, enable_prefix_caching=True)
+        cache.num_gpu_blocks = blocks
+        config = VllmConfig(
+            model_config=ModelConfig(model=self._folder.name, skip_tokenizer_init=True,
+                                     dtype=dtype, max_model_len=4096, enforce_eager=True),
+            cache_config=cache, device_config=DeviceConfig("cpu"),
+            parallel_config=ParallelConfig(), kv_transfer_config=transfer,
+            scheduler_config=SchedulerConfig(max_num_seqs=32, max_num_batched_tokens=batch_tokens,
+                                             max_model_len=4096, is_encoder_decoder=False,
+                                             enable_chunked_prefill=True))
+        self.names = [f"model.layers.{layer}.self_attn.attn" for layer in range(layers)]
+        spec = FullAttentionSpec(block_size=block_tokens, num_kv_heads=heads, head_size=DIM,
+                                 dtype=dtype)
+        kv_config = KVCacheConfig(num_blocks=blocks, kv_cache_tensors=[],
+                                  kv_cache_groups=[KVCacheGroupSpec(self.names, spec)])
+        self.caches = {name: torch.zeros((blocks, heads, block_tokens, 2 * DIM), dtype=dtype)
+                       for name in self.names}
+        self.scheduler = Scheduler(
+            vllm_config=config, kv_cache_config=kv_config, block_size=block_tokens,
+            hash_block_size=block_tokens, log_stats=True,
+            structured_output_manager=StructuredOutputManager(config))
+        self._hasher = get_request_block_hasher(block_tokens, sha256)
+        self.worker = None
+        if transfer is not None:
+            from kvserve.vllm.connector import KVServeConnector
+
+            self.worker = KVServeConnector(config, KVConnectorRole.WORKER, kv_config)
+            self.worker.register_kv_caches(self.caches)
+            if (metadata := self.worker.get_handshake_metadata()) is not None:
+                self.scheduler.connector.set_xfer_handshake_metadata_pp_aware({(0, 0): metadata})
+        self.answers: dict[str, Answer] = {}
+        self.free_at_start = self.free_blocks()
+        self.stats: list[Any] = []
+        self.prefilled_tokens = 0
+
+    # Requests.
+
+    def add(self, request_id: str, prompt: list[int], max_tokens: int = 1,
+            params: dict[str, Any] | None = None, xargs: dict[str, Any] | None = None,
+            salt: str | None = None) -> None:
+        extra = dict(xargs or {})
+        if params is not None:
+            extra["kv_transfer_params"] = params
+        sampling = SamplingParams(max_tokens=max_tokens, temperature=0.0, ignore_eos=True,
+                                  extra_args=extra or None)
+        self.answers[request_id] = Answer()
+        self.scheduler.add_request(Request(
+            request_id=request_id, prompt_token_ids=list(prompt), sampling_params=sampling,
+            pooling_params=None, cache_salt=salt, block_hasher=self._hasher))
+
+    def abort(self, request_id: str) -> None:
+        self.scheduler.finish_requests(request_id, RequestStatus.FINISHED_ABORTED)
+        self.answers[request_id].finished = True
+        self.answers[request_id].reason = "abort"
+
+    def run(self, *request_ids: str, steps: int = 20000) -> None:
+        """Steps until these requests (all, when none is named) have ended."""
+        for _ in range(steps):
+            wanted = request_ids or tuple(self.answers)
+            if all(self.answers[name].finished for name in wanted):
+                return
+            self.step()
+        raise AssertionError(f"not finished after {steps} steps: "
+                             f"{[n for n in wanted if not self.answers[n].finished]}")
+
+    def drain(self, steps: int = 20000) -> None:
+        """Steps until the scheduler has nothing left, delayed frees included."""
+        for _ in range(steps):
+            if not self.scheduler.has_requests():
+                return
+            self.step()
+        raise AssertionError(f"still {list(self.scheduler.requests)} after {steps} steps")
+
+    def free_blocks(self) -> int:
+        return self.scheduler.kv_cache_manager.block_pool.get_num_free_blocks()
+
+    # One step of the engine, in the order in which vLLM's model runner calls the connector.
+
+    def step(self) -> None:
+        scheduled = self.scheduler.schedule()
+        self.before_forward(scheduled)
+        if self.worker is None:
+            output = self._forward(scheduled)
+        else:
+            output = self._step_with_connector(scheduled)
+        for outputs in self.scheduler.update_from_output(scheduled, output).values():
+            for one in outputs.outputs:
+                answer = self.answers[one.request_id]
+                answer.tokens += one.new_token_ids
+                if one.finish_reason is not None:
+                    answer.finished, answer.reason = True, str(one.finish_reason)
+                    answer.params = one.kv_transfer_params
+
+    def before_forward(self, scheduled: Any) -> None:
+        """For tests that interfere."""
+
+    def after_step(self) -> None:
+        """Likewise: the connector has said that all blocks may be overwritten."""
+
+    def _step_with_connector(self, scheduled: Any) -> ModelRunnerOutput:
+        worker, told = self.worker, KVConnectorOutput()
+        worker.bind_connector_metadata(scheduled.kv_connector_metadata)
+        output = self._forward(scheduled)
+        worker.start_load_kv(None)
+        worker.wait_for_save()
+        self.after_step()
+        results = worker.get_transfer_results(scheduled.finished_req_ids)
+        told.finished_sending = results.finished_sending
+        told.finished_recving = results.finished_recving
+        told.failed_recving = results.failed_recving
+        told.invalid_block_ids = worker.get_block_ids_with_load_errors()
+        told.kv_connector_stats = worker.get_kv_connector_stats()
+        if told.kv_connector_stats is not None:
+            self.stats.append(told.kv_connector_stats)
+        told.kv_connector_worker_meta = worker.build_connector_worker_meta()
+        worker.clear_connector_metadata()
+        output.kv_connector_output = told
+        return output
+
+    def _forward(self, scheduled: Any) -> ModelRunnerOutput:
+        requests = [(name, self.scheduler.requests[name])
+                    for name in scheduled.num_scheduled_tokens]
+        for layer, name in enumerate(self.names):
+            for request_id, request in requests:
+                count = scheduled.num_scheduled_tokens[request_id]
+                self._write(layer, request, request.num_computed_tokens - count, count)
+            if self.worker is not None and requests:
+                self.worker.save_kv_layer(name, self.caches[name], None)
+        sampled = []
+        for request_id, request in requests:
+            complete = request.num_computed_tokens >= request.num_tokens
+            sampled.append([self._sample(request)] if complete else [])
+        return ModelRunnerOutput(
+            req_ids=[name for name, _ in requests],
+            req_id_to_index={name: index for index, (name, _) in enumerate(requests)},
+            sampled_token_ids=sampled, prompt_logprobs_dict={}, pooler_output=[])
+
+    def _write(self, layer: int, request: Request, begin: int, count: int) -> None:
+        self.prefilled_tokens += count if count > 1 else 0
+        (table,) = self.scheduler.kv_cache_manager.get_block_ids(request.request_id)
+        for position in range(begin, begin + count):
+            block, slot = table[position // self.block_tokens], position % self.block_tokens
+            keys, values = self.kv_of(layer, position, request.all_token_ids[position])
+            key_block, value_block = self.planes(layer, block)
+            key_block[:, :, slot] = keys
+            value_block[:, slot, :] = values
+
+    def kv_of(self, layer: int, position: int, token: int) -> tuple[torch.Tensor, torch.Tensor]:
+        seed = (layer * 8192 + position) * VOCABULARY + token
+        draw = torch.randn((2, self.heads, DIM), generator=torch.Generator().manual_seed(seed))
+        keys, values = draw.to(self.dtype)
+        return keys, values
+
+    def planes(self, layer: int, block: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Views of one block: keys [head, dim, slot], values [head, slot, dim]."""
+        flat = self.caches[self.names[layer]][block].view(self.heads, 2, self.block_tokens * DIM)
+        return (flat[:, 0].view(self.heads, DIM, self.block_tokens),
+                flat[:, 1].view(self.heads, self.block_tokens, DIM))
+
+    def kv(self, request: Request, tokens: int) -> torch.Tensor:
+        """[layer, 2, token, head, dim] of the request's first tokens, as the cache has them."""
+        (table,) = self.scheduler.kv_cache_manager.get_block_ids(request.request_id)
+        rows = []
+        for layer in range(self.layers):
+            blocks = [self.planes(layer, block) for block in table]
+            keys = torch.cat([keys.permute(2, 0, 1) for keys, _ in blocks])[:tokens]
+            values = torch.cat([values.permute(1, 0, 2) for _, values in blocks])[:tokens]
+            rows.append(torch.stack((keys, values)))
+        return torch.stack(rows)
+
+    def _sample(self, request: Request) -> int:
+        seen = self.kv(request, request.num_computed_tokens).contiguous()
+        digest = hashlib.sha256(seen.view(torch.uint8).numpy().tobytes()).digest()
+        return 3 + int.from_bytes(digest[:4], "little") % (VOCABULARY - 3)
+
+    def close(self) -> None:
+        if self.worker is not None:
+            self.worker.shutdown()
+        self.scheduler.shutdown()
+        self._folder.cleanup()
+
+
+class Pair:
+    """A prefill and a decode engine, and what a router does between them."""
+
+    def __init__(self, prefill: StubEngine, decode: StubEngine):
+        self.prefill, self.decode = prefill, decode
+        self._count = 0
+
+    def prefill_request(self, prompt: list[int], **options: Any) -> dict[str, Any] | None:
+        """Runs the prompt on the prefill engine; its kv_transfer_params."""
+        self._count += 1
+        name = f"p{self._count}"
+        params = {"do_remote_decode": True, "do_remote_prefill": False, "remote_engine_id": None,
+                  "remote_block_ids": None, "remote_host": None, "remote_port": None,
+                  **options.pop("params", {})}
+        self.prefill.add(name, prompt, 1, params, **options)
+        self.prefill.run(name)
+        return self.prefill.answers[name].params
+
+    def start(self, prompt: list[int], max_tokens: int = 4, **options: Any) -> str:
+        """Prefills, and hands the request to the decode engine, which has not stepped yet."""
+        params = self.prefill_request(prompt, **options)
+        name = f"d{self._count}"
+        self.decode.add(name, prompt, max_tokens, params, salt=options.get("salt"))
+        return name
+
+    def ask(self, prompt: list[int], max_tokens: int = 4, **options: Any) -> Answer:
+        name = self.start(prompt, max_tokens, **options)
+        self.decode.run(name)
+        return self.decode.answers[name]
+
+    def close(self) -> None:
+        self.prefill.close()
+        self.decode.close()
+
+
+def prompt_of(length: int, seed: int = 0) -> list[int]:
+    return torch.randint(3, VOCABULARY, (length,),
+                         generator=torch.Generator().manual_seed(seed)).tolist()
+
+
+def single_answer(prompt: list[int], max_tokens: int = 4, **options: Any) -> list[int]:
+    """What one engine without a connector answers."""
+    engine = StubEngine(None, **options)
+    engine.add("s", prompt, max_tokens)
+    engine.run("s")
+    engine.close()
+    return engine.answers["s"].tokens
