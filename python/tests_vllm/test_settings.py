@@ -1,6 +1,7 @@
 """The schema of kv_connector_extra_config."""
 
 import unittest
+from pathlib import Path
 
 from kvserve.vllm.settings import SCHEMA, SettingsError, describe, parse_settings
 
@@ -45,6 +46,12 @@ class Settings(unittest.TestCase):
             self.assertIn(f"{name}=", line)
         self.assertIn("threads=2 (set)", line)
         self.assertNotIn("frame_tokens=256 (set)", line)
+
+    def test_the_documentation_lists_the_schema(self):
+        text = (Path(__file__).parents[2] / "docs" / "VLLM.md").read_text(encoding="utf-8")
+        for name, key in SCHEMA.items():
+            default = f"`{key.default}`" if key.default != "" else "empty"
+            self.assertIn(f"| `{name}` | {default} | {key.unit} | {key.range} | {key.help} |", text)
 
 
 if __name__ == "__main__":
