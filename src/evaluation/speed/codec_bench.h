@@ -50,10 +50,10 @@ struct CodecRow {
 };
 
 struct BenchOptions {
-  std::vector<std::string> isas;                           // empty: the one in force
-  double seconds = 0.3;                                    // as SpeedOptions
-  std::shared_ptr<const CalibrationArtefact> calibration;  // for profiles that need one
+  std::vector<std::string> isas;  // empty: the one in force
+  double seconds = 0.3;           // as SpeedOptions
   bool skip_unsupported = false;  // profiles that refuse the data, instead of failing
+  std::shared_ptr<const CalibrationArtefact> calibration;  // for profiles that need one
 };
 
 // Whether the machine and the build have them; errors as SetIsa's.
