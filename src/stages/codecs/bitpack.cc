@@ -103,6 +103,9 @@ class BitPack : public Codec {
     for (std::size_t p = 0; p < planes.size(); ++p) {
       KVSERVE_ASSIGN(bytes[p], in.GetBytes(BytesOf(planes[p])));
     }
+    if (in.remaining() != 0) {
+      return MakeError(ErrorCode::kCorruptData, "bytes follow the packed symbols");
+    }
     return frame.arena->New<Reader>(planes, bytes, *frame.arena);
   }
 
