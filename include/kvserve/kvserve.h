@@ -1,5 +1,5 @@
-/* KVServe for other languages and engines: a C ABI (C99) over profiles, frames, paged caches,
-   senders and receivers. Sender and receiver are in kvserve_transfer.h.
+/* KVServe for other languages and engines: a C ABI (C99) over profiles, frames and paged
+   caches.
 
    Handles. Types without a body are opaque; every *_create, *_parse, *_load gives one that its
    *_destroy ends (NULL is allowed there). What a getter returns belongs to the handle.

@@ -120,12 +120,12 @@ class PagedCache:
         default the end of `tokens`.
         """
         chosen = range(len(self.geometry.layers)) if layers is None else layers
-        return Chunk(self._native.gather(_tables(tables), tokens, list(chosen),
+        return Chunk(self._native.gather(block_tables(tables), tokens, list(chosen),
                                          tokens[1] if total_tokens is None else total_tokens))
 
     def gather_into(self, tables: BlockTables, tokens: tuple[int, int], out: KvView) -> None:
         """Those of `tokens` that a writable `view` of this cache's geometry holds."""
-        self._native.gather_into(_tables(tables), tokens, out)
+        self._native.gather_into(block_tables(tables), tokens, out)
 
     def scatter(self, kv: Union[Chunk, KvView, KvTensors], tables: BlockTables,
                 tokens: tuple[int, int] | None = None) -> None:
@@ -133,17 +133,18 @@ class PagedCache:
         source = kv._native if isinstance(kv, Chunk) else kv
         if not isinstance(source, (KvView, _native.Chunk)):
             source = view(source, dtype=self.geometry.dtype, geometry=self.geometry, tokens=tokens)
-        self._native.scatter(source, _tables(tables), tokens or source.tokens)
+        self._native.scatter(source, block_tables(tables), tokens or source.tokens)
 
     def __repr__(self) -> str:
         return (f"PagedCache({self.geometry.dtype}, {len(self.geometry.layers)} layers, "
                 f"{self.blocks} blocks of {self.block_tokens} tokens)")
 
 
-def _tables(tables: BlockTables) -> list[list[int]]:
+def block_tables(tables: BlockTables) -> Sequence[Sequence[int]]:
+    """[group][index], also of a single group."""
     if len(tables) > 0 and hasattr(tables[0], "__index__") and not hasattr(tables[0], "__len__"):
-        return [[int(block) for block in tables]]
-    return [[int(block) for block in table] for table in tables]
+        return [tables]
+    return tables
 
 
 def _layer(layer: Any, layout: str, dtype: str | None) -> tuple[_Shaped, _Shaped | None]:

@@ -1,6 +1,7 @@
 // The bodies of the handles, and the way from Result to status. Public API alone lies beneath.
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <new>
@@ -73,31 +74,30 @@ Status Need(const char* what, const Pointers*... pointers) {
   return MakeError(ErrorCode::kInvalidArgument, std::string("NULL where there must be ") + what);
 }
 
+template <typename Struct>
+Status HasRoom(const Struct& given, std::size_t first_bytes) {
+  if (given.struct_size >= first_bytes) return {};
+  return MakeError(ErrorCode::kInvalidArgument, "struct_size " + std::to_string(given.struct_size) +
+                                                    " is below " + std::to_string(first_bytes));
+}
+
 // A copy of a struct that grows: fields that the caller does not know are zero. `first_bytes` is
 // the size of its first version. NULL: all zero.
 template <typename Struct>
 Result<Struct> Read(const Struct* given, std::size_t first_bytes) {
   Struct copy{};
   if (given == nullptr) return copy;
-  if (given->struct_size < first_bytes) {
-    return MakeError(ErrorCode::kInvalidArgument, "struct_size " +
-                                                      std::to_string(given->struct_size) +
-                                                      " is below " + std::to_string(first_bytes));
-  }
+  if (auto status = HasRoom(*given, first_bytes); !status) return tl::unexpected(status.error());
   std::memcpy(&copy, given, std::min(given->struct_size, sizeof(Struct)));
   return copy;
 }
 
-// The other way: what the caller has room for.
+// The other way: what the caller has room for, at least the first version.
 template <typename Struct>
 Status Write(Struct value, Struct* out, std::size_t first_bytes) {
-  const std::size_t size = out->struct_size;
-  if (size < first_bytes) {
-    return MakeError(ErrorCode::kInvalidArgument, "struct_size " + std::to_string(size) +
-                                                      " is below " + std::to_string(first_bytes));
-  }
-  value.struct_size = size;
-  std::memcpy(out, &value, std::min(size, sizeof(Struct)));
+  if (auto status = HasRoom(*out, first_bytes); !status) return status;
+  value.struct_size = out->struct_size;
+  std::memcpy(out, &value, std::min(value.struct_size, sizeof(Struct)));
   return {};
 }
 
