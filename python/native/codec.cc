@@ -115,8 +115,8 @@ template <typename Kv, typename ViewOf>
 void DefineEncode(nb::class_<Encoder>& encoder, ViewOf view_of) {
   encoder.def(
       "encode",
-      [view_of](Encoder& self, const Kv& kv, std::optional<nb::bytes> model,
-                std::optional<nb::bytes> key, std::uint32_t prompt_tokens) {
+      [view_of](Encoder& self, const Kv& kv, const std::optional<nb::bytes>& model,
+                const std::optional<nb::bytes>& key, std::uint32_t prompt_tokens) {
         return self.Encode(view_of(kv), {ToFingerprint(model), ToFingerprint(key), prompt_tokens});
       },
       nb::arg("kv"), nb::arg("model") = nb::none(), nb::arg("key") = nb::none(),

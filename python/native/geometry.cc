@@ -95,6 +95,7 @@ std::byte* Address(std::uintptr_t address, DType dtype) {
     Raise(ErrorCode::kInvalidArgument,
           "a tensor of " + std::string(DTypeName(dtype)) + " is not aligned to its elements");
   }
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): Python knows addresses as numbers.
   return reinterpret_cast<std::byte*>(address);
 }
 

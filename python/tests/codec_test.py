@@ -11,7 +11,7 @@ import numpy
 import kvserve
 import kv
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "cli"))
+sys.path.append(str(Path(__file__).resolve().parents[2] / "tests" / "cli"))
 import kv_sample  # noqa: E402
 
 LOSSY = "hadamard|uniform:k_levels=64,v_levels=64|rans"
