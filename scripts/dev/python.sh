@@ -31,17 +31,22 @@ ensure_engine() {
   fi
 }
 
-readonly PEERS=build/peers-venv
-
-# The peers of bench/peers, apart from everything else.
-ensure_peers() {
-  local file=bench/peers/requirements.txt stamp=$PEERS/.installed
+# ensure_torch_venv FOLDER NAME REQUIREMENTS [command...]: an environment apart from everything else
+# whose torch finds no CUDA; the command finishes it.
+ensure_torch_venv() {
+  local folder=$1 name=$2 file=$3 stamp=$1/.installed
   if cmp --silent "$file" "$stamp"; then return; fi
   mkdir -p build
-  step 'virtual environment build/peers-venv' "$BASE_PYTHON" -m venv "$PEERS"
-  step 'Python packages (peers)' quietly pip-peers "$PEERS/bin/python" -m pip install \
+  step "virtual environment $folder" "$BASE_PYTHON" -m venv "$folder"
+  step "Python packages ($name)" quietly "pip-$name" "$folder/bin/python" -m pip install \
     --disable-pip-version-check --no-deps -r "$file"
-  step 'stand-ins for CUDA' "$PEERS/bin/python" -B bench/peers/cuda_stand_ins.py \
-    "$PEERS"/lib/python3*/site-packages
+  step 'stand-ins for CUDA' "$folder/bin/python" -B scripts/cuda_stand_ins.py \
+    "$folder"/lib/python3*/site-packages
+  "${@:4}"
   cp "$file" "$stamp"
 }
+
+readonly PEERS=build/peers-venv
+
+# The peers of bench/peers.
+ensure_peers() { ensure_torch_venv "$PEERS" peers bench/peers/requirements.txt; }
