@@ -1,8 +1,8 @@
 """Where the servers live: two network namespaces, or loopback.
 
 Two veth pairs join the namespaces: `kv0`, shaped and cut at will, carries the KV; `ctl0`, always
-fast, carries HTTP between router and servers. A cut of the KV link thus leaves the control path alive,
-which is the harder case for a connector.
+fast, carries HTTP between router and servers. A cut of the KV link thus leaves the control path
+alive, which is the harder case for a connector.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""What is compared: a row per policy. Policies with the same connector and settings share servers."""
+"""What is compared: a row per policy. Policies with one connector and settings share servers."""
 
 import dataclasses
 import json

@@ -1,6 +1,6 @@
 """./dev vllm-test soak: many requests at once while clients hang up, the KV link is cut and servers
-are killed and restarted. Every request must end, with right tokens or none, and all blocks must come
-back. Writes out/vllm-soak.json."""
+are killed and restarted. Every request must end, with right tokens or none, and all blocks must
+come back. Writes out/vllm-soak.json."""
 
 import argparse
 import collections
