@@ -58,7 +58,7 @@ class Exact(PairTest):
             self.assertEqual(pair.ask(prompt).tokens, single_answer(prompt))
 
     def test_what_the_prefix_cache_holds_is_not_sent(self):
-        pair = self.pair()
+        pair = self.pair(frame_tokens=16)  # whole frames are sent
         shared = prompt_of(160)
         first = pair.ask(shared + prompt_of(40, seed=1))
         prompt = shared + prompt_of(45, seed=2)
@@ -191,7 +191,7 @@ class QualityClasses(PairTest):
         self.assertEqual(pair.decode.answers["local"].tokens, single_answer(prompt))
 
     def test_same_class_shares_blocks(self):
-        pair = self.pair(LOSSY)
+        pair = self.pair(LOSSY, frame_tokens=16)
         prompt = prompt_of(200)
         first = pair.ask(prompt)
         second = pair.ask(prompt)
@@ -209,7 +209,8 @@ class QualityClasses(PairTest):
         self.assertEqual(pair.decode.answers["local"].tokens, single_answer(longer, 2))
 
     def test_ten_turns_of_a_chat_are_coded_once(self):
-        pair = self.pair(LOSSY, prefill={"blocks": 128}, decode={"blocks": 128})
+        pair = self.pair(LOSSY, frame_tokens=32, prefill={"blocks": 128},
+                         decode={"blocks": 128})
         history: list[int] = []
         sent = []
         for turn in range(10):

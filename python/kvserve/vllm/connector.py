@@ -94,12 +94,12 @@ class KVServeConnector(KVConnectorBase_V1):
     # Workers.
 
     def register_kv_caches(self, kv_caches: dict[str, torch.Tensor]) -> None:
-        from vllm.distributed.parallel_state import get_tensor_model_parallel_rank
-
         cache = describe_cache(self._vllm_config, self._kv_cache_config, kv_caches,
                                self._settings.model_id)
         transfer = self._kv_transfer_config
-        self._worker = WorkerHalf(cache, self._settings, get_tensor_model_parallel_rank(),
+        parallel = self._vllm_config.parallel_config
+        self._worker = WorkerHalf(cache, self._settings,
+                                  parallel.rank % parallel.tensor_parallel_size,
                                   transfer.is_kv_producer, transfer.is_kv_consumer)
 
     def get_handshake_metadata(self) -> KVConnectorHandshakeMetadata | None:
