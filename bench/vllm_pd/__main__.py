@@ -55,7 +55,7 @@ def measured(argv: list[str]) -> int:
     finally:
         network.close()
     about |= {"seconds": round(time.time() - started), "failures": runner.failures}
-    result = results.document(runner.samples, the_plan, about)
+    result = results.document(runner.samples, runner.reports, the_plan, about)
     results.print_table(result)
     options.out.mkdir(parents=True, exist_ok=True)
     (options.out / "vllm.json").write_text(json.dumps(result, allow_nan=False) + "\n")

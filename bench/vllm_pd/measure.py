@@ -55,6 +55,7 @@ class Runner:
     def __init__(self, network, the_plan: Plan):
         self.network, self.plan = network, the_plan
         self.samples: list[Sample] = []
+        self.reports: dict[tuple[str, int], dict] = {}  # by policy and prompt tokens
         self.failures: list[str] = []
 
     def run(self) -> None:
@@ -63,7 +64,7 @@ class Runner:
                 self.network.set_rate(0)
                 try:
                     self.measure_group(policies)
-                except ServerFailed as error:
+                except (ServerFailed, RequestFailed) as error:
                     self.failed(f"{policies[0].name}: {error}")
 
     def failed(self, what: str) -> None:
@@ -76,8 +77,7 @@ class Runner:
         with Cluster(self.network, policies[0].connector, self.plan.dtype) as cluster:
             print(f"    ready after {cluster.ready_s:.0f} s")
             for policy in policies:
-                warm_up = prompts.of_length(WARM_UP_TOKENS, 1)[0]
-                cluster.client.complete(warm_up, 4, policy.request | unique_salt())
+                self.warm_up(cluster, policy)
             # One server sends nothing: a link more would be the same again.
             links = self.plan.links_mbps if policies[0].connector else self.plan.links_mbps[:1]
             for mbps in links:
@@ -85,6 +85,15 @@ class Runner:
                 for tokens, repeat, policy in itertools.product(
                         self.plan.prompt_tokens, range(self.plan.repeats), policies):
                     self.measure(cluster, policy, mbps, tokens, repeat)
+
+    def warm_up(self, cluster: Cluster, policy: Policy) -> None:
+        """Also the connector's report for each length, which a streamed answer does not bring."""
+        for tokens in (WARM_UP_TOKENS, *self.plan.prompt_tokens):
+            prompt = prompts.of_length(tokens, 1)[0]
+            report = cluster.client.reported(prompt, 4, policy.request | unique_salt()).report
+            if policy.profile and (report.get("profile") != policy.profile or report.get("error")):
+                self.failed(f"{policy.name}: {report}")
+            self.reports[policy.name, tokens] = report
 
     def measure(self, cluster: Cluster, policy: Policy, mbps: float, tokens: int,
                 index: int) -> None:

@@ -8,8 +8,8 @@ from demo import plan
 
 @dataclasses.dataclass(frozen=True)
 class Connector:
-    """A KV connector of vLLM and how its two sides are set up; `settings` may name {kv_host} and
-    {kv_peer}, the addresses of this and of the other side on the KV link."""
+    """A KV connector of vLLM and how its two sides are set up; `settings` may name {kv_host}, the
+    address of its side on the KV link, and {token_file}, a secret that both sides know."""
 
     name: str
     module: str = ""
@@ -17,10 +17,9 @@ class Connector:
     roles: tuple[str, str] = ("kv_both", "kv_both")  # prefill, decode
     failure_policy: str = "fail"
 
-    def config(self, side: str, hosts: dict[str, str]) -> dict:
+    def config(self, side: str, kv_host: str, token_file: str) -> dict:
         """--kv-transfer-config of that side."""
-        peer = hosts["decode" if side == "prefill" else "prefill"]
-        extra = {key: value.format(kv_host=hosts[side], kv_peer=peer)
+        extra = {key: value.format(kv_host=kv_host, token_file=token_file)
                  for key, value in self.settings}
         config = {"kv_connector": self.name, "kv_role": self.roles[side == "decode"],
                   "kv_load_failure_policy": self.failure_policy}
@@ -37,6 +36,7 @@ class Policy:
     connector: Connector | None  # none: one server does all
     request_json: str = "{}"  # added to every request
     exact: bool = True  # the tokens must be those of a single server
+    profile: str = ""  # what the connector must report
 
     @property
     def request(self) -> dict:
@@ -46,17 +46,23 @@ class Policy:
 NIXL = Connector("NixlConnector")
 
 
-def kvserve(profile: str, failure_policy: str = "fail") -> Connector:
-    return Connector("KVServeConnector", "kvserve.vllm.connector", (("profile", profile),),
-                     failure_policy=failure_policy)
+KVSERVE = Connector("KVServeConnector", "kvserve.vllm.connector",
+                    (("host", "{kv_host}"), ("token_file", "{token_file}")),
+                    roles=("kv_producer", "kv_consumer"))
+
+
+def pinned(profile: str) -> Policy:
+    """A profile by request. vllm-router passes vllm_xargs on, but writes kv_transfer_params."""
+    return Policy(plan.policy(profile), KVSERVE,
+                  json.dumps({"vllm_xargs": {"kvserve_profile": profile}}),
+                  exact=profile in ("none", "lossless"), profile=profile)
 
 
 SINGLE = Policy("single", None)
 POLICIES = {policy.name: policy for policy in [
     SINGLE,
     Policy("nixl", NIXL),
-    *(Policy(plan.policy(profile), kvserve(profile), exact=profile in ("none", "lossless"))
-      for profile in plan.PROFILES),
+    *map(pinned, plan.PROFILES),
 ]}
 
 CHECKED = ["nixl"]  # by tests/vllm unless told otherwise

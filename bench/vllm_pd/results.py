@@ -36,27 +36,34 @@ def agreement(samples: list[Sample], reference: dict) -> float | None:
     return statistics.fmean(shares) if shares else None
 
 
-def row(key: tuple, samples: list[Sample], reference: dict, the_plan: Plan) -> dict:
+def stages(report: dict, rest_ms: float) -> dict[str, float | None]:
+    """What a client can see and what the connector reports of the transfer; the others are null."""
+    told = report.get("stages_ms", {})
+    return dict.fromkeys(STAGES) | {stage: told[stage] for stage in STAGES if stage in told} | {
+        "rest": rest_ms}
+
+
+def row(key: tuple, samples: list[Sample], reference: dict, report: dict, the_plan: Plan) -> dict:
     policy, mbps, tokens = key
     ttft = [sample.answer.ttft_ms for sample in samples]
     jct = [sample.answer.jct_ms for sample in samples]
     raw_bytes = tokens * kv_bytes_per_token(the_plan.dtype)
     wire_bytes = round(statistics.fmean(sample.wire_bytes for sample in samples))
-    stages = dict.fromkeys(STAGES, None)  # only what a client can see
-    stages["rest"] = statistics.fmean(jct) - statistics.fmean(ttft)
     return {
         "scenario": "vllm", "model": model_name(tokens, the_plan),
         "kv_dtype": DTYPES[the_plan.dtype][0], "link_mbps": mbps, "policy": policy,
         "n": len(samples), "prompt_tokens": tokens, "output_tokens": the_plan.output_tokens,
         "ttft_ms": statistics.fmean(ttft), "jct_ms": statistics.fmean(jct),
         "ttft_median_ms": statistics.median(ttft), "jct_median_ms": statistics.median(jct),
-        "ttft_p95_ms": p95(ttft), "jct_p95_ms": p95(jct), "stages_ms": stages,
+        "ttft_p95_ms": p95(ttft), "jct_p95_ms": p95(jct),
+        "stages_ms": stages(report, statistics.fmean(jct) - statistics.fmean(ttft)),
         "wire_bytes": wire_bytes, "raw_bytes": raw_bytes if policy != "single" else 0,
-        "compression_ratio": raw_bytes / wire_bytes if wire_bytes else 1.0,
+        "compression_ratio": report.get("compression_ratio")
+        or (raw_bytes / wire_bytes if wire_bytes else 1.0),
         "kl": None, "token_agreement": agreement(samples, reference)}
 
 
-def rows(samples: list[Sample], the_plan: Plan) -> list[dict]:
+def rows(samples: list[Sample], reports: dict, the_plan: Plan) -> list[dict]:
     first = the_plan.policies[0].name
     reference = {(s.prompt_tokens, s.prompt): s.answer.tokens for s in samples if s.policy == first}
     grouped: dict[tuple, list[Sample]] = {}
@@ -65,12 +72,13 @@ def rows(samples: list[Sample], the_plan: Plan) -> list[dict]:
         grouped.setdefault(key, []).append(sample)
     order = [policy.name for policy in the_plan.policies]
     keys = sorted(grouped, key=lambda k: (-k[2], k[1] or float("inf"), order.index(k[0])))
-    return [row(key, grouped[key], reference, the_plan) for key in keys]
+    return [row(key, grouped[key], reference, reports.get((key[0], key[2]), {}), the_plan)
+            for key in keys]
 
 
-def document(samples: list[Sample], the_plan: Plan, facts: dict) -> dict:
+def document(samples: list[Sample], reports: dict, the_plan: Plan, facts: dict) -> dict:
     """The floor of a model is `none` on the unshaped link, else NixlConnector's."""
-    all_rows = rows(samples, the_plan)
+    all_rows = rows(samples, reports, the_plan)
     floors = {}
     for tokens in the_plan.prompt_tokens:
         name = model_name(tokens, the_plan)

@@ -1,7 +1,9 @@
 """vLLM servers and the router as processes: started, watched, stopped, killed by their own ids."""
 
+import functools
 import json
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -88,6 +90,16 @@ class Process:
         self.kill()
 
 
+@functools.cache
+def token_file() -> Path:
+    """A secret for this run; beyond loopback the connector asks for one."""
+    target = ROOT / "build" / "vllm" / "token"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.touch(mode=0o600)
+    target.write_text(secrets.token_hex(16) + "\n")
+    return target
+
+
 def serve_command(port: int, host: str, dtype: str, options: tuple[str, ...]) -> list[str]:
     return [str(Path(sys.executable).with_name("vllm")), "serve", str(MODEL), "--host", host,
             "--port", str(port), "--served-model-name", "model", "--dtype", dtype,
@@ -101,7 +113,7 @@ def vllm_server(name: str, network, side: str, connector: Connector | None, dtyp
     argv = serve_command(port, host, dtype, options)
     environment = base_environment()
     if connector is not None:
-        config = connector.config(side, network.kv_hosts)
+        config = connector.config(side, network.kv_hosts[side], str(token_file()))
         argv += ["--kv-transfer-config", json.dumps(config)]
         environment |= {
             "VLLM_NIXL_SIDE_CHANNEL_HOST": network.kv_hosts[side],

@@ -143,7 +143,7 @@ def arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--requests", type=int, default=300)
     parser.add_argument("--concurrent", type=int, default=8)
     parser.add_argument("--abort-share", type=float, default=0.15)
-    parser.add_argument("--faults", type=int, default=8, help="cuts, kills of prefill and of decode")
+    parser.add_argument("--faults", type=int, default=8, help="cuts and kills")
     parser.add_argument("--link", type=float, default=200, metavar="MBPS",
                         help="slow enough that faults meet transfers")
     parser.add_argument("--seed", type=int, default=1)
@@ -152,8 +152,8 @@ def arguments(argv: list[str]) -> argparse.Namespace:
 
 
 def print_verdict(found: dict) -> None:
-    print(f"{'ok  ' if found['passed'] else 'MISS'} {found['policy']}: {found['requests']} requests "
-          f"ended {found['ends']}, slowest {found['slowest_s']:.1f} s ({found['slowest_end']}); "
+    print(f"{'ok  ' if found['passed'] else 'MISS'} {found['policy']}: {found['requests']} requests"
+          f" ended {found['ends']}, slowest {found['slowest_s']:.1f} s ({found['slowest_end']}); "
           f"blocks in use {found['blocks_used_at_end']}; alive {found['alive']}; afterwards "
           f"{found['after']}")
     for why, count in found["failure_reasons"].items():

@@ -7,8 +7,6 @@ from unittest import mock
 from vllm_pd import measure, policies, results, soak
 from vllm_pd.client import Answer, Client, RequestFailed, events, took_event
 
-HOSTS = {"prefill": "10.0.0.1", "decode": "10.0.0.2"}
-
 
 def answer(tokens=(1, 2, 3, 4), ttft_ms=100.0, jct_ms=200.0) -> Answer:
     return Answer(list(tokens), ttft_ms, jct_ms, "length", [])
@@ -25,17 +23,16 @@ class Policies(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "nonsuch.*single"):
             policies.named(["nonsuch"])
 
-    def test_settings_know_both_hosts(self):
-        connector = policies.Connector("C", "m", (("listen", "{kv_host}:1"), ("peer", "{kv_peer}")),
+    def test_settings_are_filled_in_per_side(self):
+        connector = policies.Connector("C", "m", (("host", "{kv_host}"), ("file", "{token_file}")),
                                        roles=("kv_producer", "kv_consumer"))
-        config = connector.config("decode", HOSTS)
+        config = connector.config("decode", "10.0.0.2", "/token")
         self.assertEqual(config["kv_role"], "kv_consumer")
         self.assertEqual(config["kv_connector_extra_config"],
-                         {"listen": "10.0.0.2:1", "peer": "10.0.0.1"})
+                         {"host": "10.0.0.2", "file": "/token"})
 
     def test_policies_of_one_connector_share_servers(self):
-        shared = policies.kvserve("none")
-        first, second = (policies.Policy(name, shared) for name in ("a", "b"))
+        first, second = policies.pinned("none"), policies.pinned("lossless")
         groups = measure.groups([first, policies.SINGLE, second])
         self.assertEqual(groups, [[first, second], [policies.SINGLE]])
 
@@ -69,9 +66,9 @@ class Streams(unittest.TestCase):
 class Results(unittest.TestCase):
     PLAN = measure.Plan(policies.named(["single", "nixl", "none"]), [0, 20], [64, 128], 1, 1)
 
-    def document(self, samples):
+    def document(self, samples, reports=None):
         with mock.patch.object(results, "kv_bytes_per_token", return_value=10):
-            return results.document(samples, self.PLAN, {})
+            return results.document(samples, reports or {}, self.PLAN, {})
 
     def sample(self, policy, mbps, ttft_ms, tokens=128, got=(1, 2, 3, 4), wire_bytes=640):
         return measure.Sample(policy, mbps, tokens, 0, wire_bytes,
@@ -83,6 +80,15 @@ class Results(unittest.TestCase):
         row = results.find(result["rows"], results.NAME, 20, "nixl")
         self.assertAlmostEqual(results.cost(result, row), 0.5)
         self.assertEqual(row["compression_ratio"], 2)
+
+    def test_what_the_connector_reports_comes_first(self):
+        report = {"compression_ratio": 3.5, "stages_ms": {"wire": 7.0, "total": 9.0}}
+        result = self.document([self.sample("none", 0, 100)], {("none", 128): report})
+        row = result["rows"][0]
+        self.assertEqual(row["compression_ratio"], 3.5)
+        self.assertEqual(row["stages_ms"]["wire"], 7)
+        self.assertIsNone(row["stages_ms"]["encode"])
+        self.assertEqual(row["stages_ms"]["rest"], 50)
 
     def test_each_prompt_length_is_a_model_of_its_own(self):
         result = self.document([self.sample("none", 0, 100), self.sample("none", 0, 60, tokens=64)])

@@ -5,6 +5,7 @@ import unittest
 from pd_case import PdCase, each_policy
 from vllm_pd import reference
 from vllm_pd.client import RequestFailed
+from vllm_pd.measure import unique_salt
 from vllm_pd.results import share_equal
 
 
@@ -18,7 +19,9 @@ class Equality(PdCase):
     def compare(self, salted: bool, count: int) -> None:
         shares, wrong = [], []
         for prompt, expected in zip(self.prompts[:count], self.expected):
-            got = self.ask(prompt, salted=salted).tokens
+            answer = self.report(prompt, salted)
+            got = answer.tokens
+            self.expect_transfer(answer.report, len(prompt), salted)
             shares.append(share_equal(expected, got))
             if got != expected:
                 wrong.append(f"{len(prompt)} tokens: {got}, not {expected}")
@@ -27,6 +30,17 @@ class Equality(PdCase):
         if self.policy.exact:
             self.assertEqual(wrong, [])
         self.expect_blocks_returned()
+
+    def report(self, prompt: list[int], salted: bool):
+        extra = self.policy.request | (unique_salt() if salted else {})
+        return self.cluster.client.reported(prompt, reference.OUTPUT_TOKENS, extra)
+
+    def expect_transfer(self, report: dict, prompt_tokens: int, salted: bool) -> None:
+        """Equal tokens say nothing if decode computed the prompt itself."""
+        if not self.policy.profile or prompt_tokens == 1 or not salted:
+            return
+        self.assertEqual((report.get("profile"), report.get("error")), (self.policy.profile, None))
+        self.assertGreater(report["wire_bytes"], 0, report)
 
     def test_a_hundred_prompts(self):
         self.compare(salted=True, count=100)
