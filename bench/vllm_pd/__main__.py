@@ -10,9 +10,11 @@ from importlib import metadata
 from pathlib import Path
 
 from demo.__main__ import busy_machine, facts
-from demo import plan
+from demo import plan, quality
 from vllm_pd import measure, policies, results, soak, tpot
 from vllm_pd.network import make_network
+
+EVALUATED_PROMPTS = 4
 
 
 def arguments(argv: list[str]) -> argparse.Namespace:
@@ -26,6 +28,8 @@ def arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--rounds", type=int, default=1, help="restarts of all servers")
     parser.add_argument("--dtype", choices=results.DTYPES, default="bfloat16")
+    parser.add_argument("--kl", action="store_true",
+                        help="KL of each profile too, by kvserve evaluate on the same model")
     parser.add_argument("--loopback", action="store_true", help="no network namespaces: unshaped")
     parser.add_argument("--kvserve", type=Path, default=plan.KVSERVE)
     parser.add_argument("--out", type=Path, default=plan.OUT)
@@ -38,6 +42,12 @@ def make_plan(options: argparse.Namespace, shaped: bool) -> measure.Plan:
         policies=policies.named(options.policy or list(policies.POLICIES)),
         links_mbps=links if shaped else [0], prompt_tokens=options.prompt_tokens or [512, 1000],
         repeats=options.repeats, rounds=options.rounds, dtype=options.dtype)
+
+
+def profile_kl(kvserve: Path) -> dict[str, float]:
+    print("==> KL of each profile", flush=True)
+    measured_quality = quality.measure(kvserve, plan.MODELS[results.NAME], EVALUATED_PROMPTS)
+    return {profile: found["kl"] for profile, found in measured_quality.items()}
 
 
 def measured(argv: list[str]) -> int:
@@ -54,8 +64,9 @@ def measured(argv: list[str]) -> int:
         runner.run()
     finally:
         network.close()
+    kl = profile_kl(options.kvserve) if options.kl else {}
     about |= {"seconds": round(time.time() - started), "failures": runner.failures}
-    result = results.document(runner.samples, runner.reports, the_plan, about)
+    result = results.document(runner.samples, runner.reports, the_plan, about, kl)
     results.print_table(result)
     options.out.mkdir(parents=True, exist_ok=True)
     (options.out / "vllm.json").write_text(json.dumps(result, allow_nan=False) + "\n")

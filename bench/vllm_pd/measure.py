@@ -106,7 +106,9 @@ class Runner:
             self.failed(f"{policy.name}, {plan.link_name(mbps)}, {tokens} tokens: {error}")
             cluster.check()
             return
-        wire_bytes = 0 if before is None else self.network.received_bytes("decode") - before
+        wire_bytes = 0
+        if before is not None and policy.connector is not None:
+            wire_bytes = self.network.received_bytes("decode") - before
         self.samples.append(Sample(policy.name, mbps, tokens, index, wire_bytes, answer))
         print(f"    {plan.link_name(mbps):>11}  {policy.name:<52}{tokens:>5} tokens  TTFT "
               f"{answer.ttft_ms / 1e3:6.2f} s  JCT {answer.jct_ms / 1e3:6.2f} s  "

@@ -60,7 +60,7 @@ def row(key: tuple, samples: list[Sample], reference: dict, report: dict, the_pl
         "wire_bytes": wire_bytes, "raw_bytes": raw_bytes if policy != "single" else 0,
         "compression_ratio": report.get("compression_ratio")
         or (raw_bytes / wire_bytes if wire_bytes else 1.0),
-        "kl": None, "token_agreement": agreement(samples, reference)}
+        "token_agreement": agreement(samples, reference)}
 
 
 def rows(samples: list[Sample], reports: dict, the_plan: Plan) -> list[dict]:
@@ -76,9 +76,17 @@ def rows(samples: list[Sample], reports: dict, the_plan: Plan) -> list[dict]:
             for key in keys]
 
 
-def document(samples: list[Sample], reports: dict, the_plan: Plan, facts: dict) -> dict:
+def with_kl(all_rows: list[dict], kl: dict[str, float]) -> list[dict]:
+    """`kl` by profile; a single server and NixlConnector change no bit."""
+    by_policy = {"single": 0.0, "nixl": 0.0}
+    by_policy |= {plan.policy(profile): value for profile, value in kl.items()}
+    return [r | {"kl": by_policy.get(r["policy"]) if kl else None} for r in all_rows]
+
+
+def document(samples: list[Sample], reports: dict, the_plan: Plan, facts: dict,
+             kl: dict[str, float] | None = None) -> dict:
     """The floor of a model is `none` on the unshaped link, else NixlConnector's."""
-    all_rows = rows(samples, reports, the_plan)
+    all_rows = with_kl(rows(samples, reports, the_plan), kl or {})
     floors = {}
     for tokens in the_plan.prompt_tokens:
         name = model_name(tokens, the_plan)
@@ -100,15 +108,19 @@ def cost(result: dict, r: dict) -> float | None:
     return (r["ttft_ms"] - floor["ttft_ms"]) / (whole["ttft_ms"] - floor["ttft_ms"])
 
 
+def known(value: float | None, style: str) -> str:
+    return "" if value is None else format(value, style)
+
+
 def print_table(result: dict) -> None:
     width = max((len(r["policy"]) for r in result["rows"]), default=6)
     print(f"\n{'prompt':>6}{'link':>13}  {'policy':<{width}}{'n':>4}{'TTFT s':>8}{'JCT s':>8}"
-          f"{'cost':>7}{'wire MB':>9}{'ratio':>7}{'tokens':>8}")
+          f"{'cost':>7}{'wire MB':>9}{'ratio':>7}{'KL':>9}{'tokens':>8}")
     for r in result["rows"]:
-        share, tokens = cost(result, r), r["token_agreement"]
         print(f"{r['prompt_tokens']:>6}{plan.link_name(r['link_mbps']):>13}  {r['policy']:<{width}}"
               f"{r['n']:>4}{r['ttft_median_ms'] / 1e3:>8.2f}{r['jct_median_ms'] / 1e3:>8.2f}"
-              f"{'' if share is None else f'{share:.2f}':>7}{r['wire_bytes'] / 1e6:>9.2f}"
-              f"{r['compression_ratio']:>7.2f}{'' if tokens is None else f'{tokens:.0%}':>8}")
+              f"{known(cost(result, r), '.2f'):>7}{r['wire_bytes'] / 1e6:>9.2f}"
+              f"{r['compression_ratio']:>7.2f}{known(r['kl'], '.5f'):>9}"
+              f"{known(r['token_agreement'], '.0%'):>8}")
     print("medians; cost: share of what uncompressed transfer adds to TTFT on that link, over the "
           "unshaped link\n")

@@ -1,6 +1,8 @@
 """The harness's own arithmetic: policies, streams, rows, verdicts. No server runs here."""
 
 import argparse
+import contextlib
+import io
 import unittest
 from unittest import mock
 
@@ -95,6 +97,12 @@ class Results(unittest.TestCase):
         self.assertEqual({row["model"] for row in result["rows"]}, set(result["floor"]))
         self.assertEqual(len(result["floor"]), 2)
 
+    def test_exact_policies_have_no_kl(self):
+        rows = [{"policy": policy} for policy in ("single", "none", "static:x", "static:y")]
+        kl = [r["kl"] for r in results.with_kl(rows, {"none": 0.0, "x": 0.01})]
+        self.assertEqual(kl, [0.0, 0.0, 0.01, None])
+        self.assertEqual([r["kl"] for r in results.with_kl(rows, {})], [None] * 4)
+
     def test_tokens_are_compared_with_the_first_policy(self):
         result = self.document([self.sample("single", 0, 100, wire_bytes=0),
                                 self.sample("nixl", 0, 100, got=(1, 2, 3, 9))])
@@ -131,7 +139,8 @@ class SoakVerdict(unittest.TestCase):
         options = argparse.Namespace(requests=60, concurrent=4, abort_share=0.2, faults=2, seed=1)
         cluster = FakeCluster()
         run = soak.Soak(cluster, policies.POLICIES["none"], [[1], [2]], expected, options)
-        run.run()
+        with contextlib.redirect_stdout(io.StringIO()):
+            run.run()
         cluster.asked = 0
         for name, value in changes.items():
             setattr(cluster, name, value)
