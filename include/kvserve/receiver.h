@@ -44,9 +44,10 @@ struct FetchReport {
   std::string profile;         // as the sender tells it
   std::uint32_t tokens = 0;    // written per full layer
   std::uint32_t frames = 0;
+  std::uint32_t lossless_fallbacks = 0;  // frames that the profile could not code or made larger
   std::uint64_t raw_bytes = 0;
   std::uint64_t wire_bytes = 0;
-  double queue_s = 0.0;   // before a connection was free
+  double queue_s = 0.0;   // before a connection was free and made
   double wire_s = 0.0;    // receiving
   double decode_s = 0.0;  // decoding and writing, summed over threads
   double total_s = 0.0;
@@ -68,8 +69,8 @@ class KvReceiver {
   // kInvalidArgument: id in use, range, tables, address.
   [[nodiscard]] virtual Status Fetch(FetchRequest request) = 0;
 
-  // Its report comes with kCancelled, soon, unless it has ended already. The sender drops the
-  // ticket.
+  // Its report comes with kCancelled, soon, unless it has ended already. The sender is told that
+  // the ticket is not needed, as after every fetch that fails while the sender can be reached.
   virtual void Cancel(std::string_view id) = 0;
 
   // Tells a sender that nothing of this ticket is needed (all tokens are held already). Best

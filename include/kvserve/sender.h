@@ -23,7 +23,8 @@ struct SenderOptions {
   std::uint32_t frame_tokens = 256;    // tokens per frame, 1..65536
   std::uint32_t layers_per_frame = 0;  // 0: all; fewer leave sooner and cost more bytes
   std::uint32_t threads = 1;           // that encode, 1..64
-  double lease_s = 300.0;              // a ticket that nobody takes is dropped after this
+  double lease_s = 300.0;              // a ticket is dropped when nothing of it was staged or taken
+                                       // for so long
   std::uint64_t max_staged_bytes = std::uint64_t{4}
                                    << 30;                  // frames and raw KV waiting, all tickets
   double pace_bytes_per_s = 0.0;                           // all receivers together; 0: unlimited
@@ -36,11 +37,12 @@ struct Offer {
   std::vector<std::int32_t> tokens;  // whose KV is sent: the prompt or a part from its start
   std::string context;  // whatever else the KV depends on (adapter, image hashes, tenant's salt);
                         // receivers must state the same
+  std::uint32_t receivers = 1;  // that will take it; it is kept until so many have
 };
 
 enum class OfferOutcome : std::uint8_t {
-  kDelivered = 0,  // a receiver has taken all it wanted
-  kExpired = 1,    // nobody took it within the lease
+  kDelivered = 0,  // its receivers have taken and confirmed all they wanted
+  kExpired = 1,    // not staged, or not taken, within the lease
   kWithdrawn = 2,  // by Withdraw, or a receiver said that it needs nothing
   kFailed = 3,     // could not be read, encoded or held; receivers were told why
 };
@@ -48,7 +50,7 @@ enum class OfferOutcome : std::uint8_t {
 struct OfferReport {
   std::string ticket;
   OfferOutcome outcome = OfferOutcome::kDelivered;
-  Error error;  // of kFailed and kWithdrawn
+  Error error;  // unless delivered
   std::uint32_t tokens = 0;
   std::uint32_t frames = 0;
   std::uint32_t lossless_fallbacks = 0;  // frames that the profile could not code or made larger
@@ -77,14 +79,15 @@ class KvSender {
   [[nodiscard]] virtual std::string address() const = 0;  // with the real port
 
   // Opens `ticket` (1..256 bytes, never used before). kInvalidArgument: profile, no tokens, ticket
-  // in use; kResourceExhausted.
+  // in use or used before; kResourceExhausted.
   [[nodiscard]] virtual Status Begin(std::string_view ticket, Offer offer) = 0;
 
   // The KV of `tokens` in layers [first_layer, first_layer + layers) is in the request's blocks:
   // read it and encode what is complete. Returns before anything is read. Tokens come in order per
   // layer, each once; when all tokens of all layers are there the offer is complete. A sliding
   // window layer is given all its tokens; those outside of the window at the end of the offer are
-  // left out. kInvalidArgument: unknown ticket, range, tables.
+  // left out. Nothing is done for a ticket that has ended; its report says why. kInvalidArgument:
+  // unknown ticket, range, tables.
   [[nodiscard]] virtual Status Stage(std::string_view ticket, std::span<const BlockTable> tables,
                                      TokenRange tokens, std::uint32_t first_layer,
                                      std::uint32_t layers) = 0;

@@ -25,6 +25,9 @@ bool IsKnown(MessageType type) {
     case MessageType::kChunk:
     case MessageType::kTransferEnd:
     case MessageType::kAbort:
+    case MessageType::kFetch:
+    case MessageType::kFetchStarted:
+    case MessageType::kRelease:
     case MessageType::kPing:
     case MessageType::kPong: return true;
   }

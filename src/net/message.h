@@ -17,11 +17,14 @@ enum class MessageType : std::uint8_t {
   kProof = 2,
   kHello = 3,
   kRefusal = 4,
-  kPrefillRequest = 16,  // messages.h: 16 to 25
+  kPrefillRequest = 16,  // messages.h: 16 to 20, 24, 25
   kPrefillStarted = 17,
   kChunk = 18,
   kTransferEnd = 19,
   kAbort = 20,
+  kFetch = 21,  // fetch_messages.h: 21 to 23
+  kFetchStarted = 22,
+  kRelease = 23,
   kPing = 24,
   kPong = 25,
 };

@@ -64,8 +64,8 @@ Status Check(const TransferEnd& message, ErrorCode code) {
   if (message.profile.size() > kMaxProfileBytes || !IsPrintable(message.profile)) {
     return MakeError(code, "transfer end: the profile is not 4096 bytes of printable ASCII");
   }
-  if (message.fallbacks > message.chunks || message.chunks > message.tokens) {
-    return MakeError(code, "transfer end: fallbacks above chunks, or chunks above tokens");
+  if (message.fallbacks > message.chunks) {
+    return MakeError(code, "transfer end: fallbacks above chunks");
   }
   if (!IsDuration(message.prefill_s) || !IsDuration(message.encode_s)) {
     return MakeError(code, "transfer end: a time is not a duration");

@@ -6,7 +6,7 @@
 #include <string>
 #include <thread>
 
-#include "runtime/bounded_queue.h"
+#include "base/bounded_queue.h"
 #include "runtime/completion_format.h"
 #include "runtime/completion_request.h"
 #include "runtime/decode_node.h"

@@ -3,10 +3,10 @@
 #include "base/try.h"
 #include "kvserve/codec.h"
 #include "runtime/chunk_plan.h"
-#include "runtime/prefill_node.h"
 #include "runtime/text_stream.h"
 #include "stages/frame_artefact.h"
 #include "stages/profile_facts.h"
+#include "transfer/node_hello.h"
 
 namespace kvserve {
 namespace {
@@ -43,12 +43,15 @@ Result<std::unique_ptr<DecodeNode>> DecodeNode::Create(EngineWorker& worker,
   std::unique_ptr<DecodeNode> node(new DecodeNode(worker, options));
   if (options.prefill) {
     node->metrics_.SetProfile(profile, model.geometry.dtype);
-    KVSERVE_ASSIGN(Hello hello, MakeHello(model, NodeRole::kDecode));
+    KVSERVE_ASSIGN(Hello hello, MakeHello(model.fingerprint, model.geometry, NodeRole::kDecode));
     PeerPoolOptions peer;
     peer.address = *options.prefill;
     peer.token = options.token;
     peer.first_backoff_s = options.first_backoff_s;
-    node->peers_ = std::make_unique<PeerPool>(peer, std::move(hello), node->metrics_);
+    peer.count = [metrics = &node->metrics_](std::string_view outcome) {
+      metrics->CountConnection(outcome);
+    };
+    node->peers_ = std::make_unique<PeerPool>(std::move(peer), std::move(hello));
   }
   return node;
 }

@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/bounded_queue.h"
+#include "base/bounded_queue.h"
 
 namespace kvserve {
 

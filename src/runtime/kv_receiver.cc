@@ -9,7 +9,7 @@
 #include "base/try.h"
 #include "kvserve/codec.h"
 #include "net/messages.h"
-#include "runtime/bounded_queue.h"
+#include "base/bounded_queue.h"
 #include "runtime/chunk_plan.h"
 
 namespace kvserve {

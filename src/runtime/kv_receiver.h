@@ -9,7 +9,7 @@
 
 #include "kvserve/calibration.h"
 #include "net/connection.h"
-#include "runtime/buffer_pool.h"
+#include "base/buffer_pool.h"
 #include "runtime/engine_worker.h"
 #include "runtime/request_scope.h"
 

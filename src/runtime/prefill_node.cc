@@ -3,27 +3,14 @@
 #include "base/try.h"
 #include "runtime/prefill_session.h"
 #include "stages/frame_artefact.h"
-#include "stages/registry.h"
+#include "transfer/node_hello.h"
 
 namespace kvserve {
 namespace {
 
-constexpr double kStopSeconds = 2.0;     // for aborts to reach the peers when the node stops
-constexpr double kAcceptSeconds = 3600;  // Accept is woken by Close; any long time does
+constexpr double kStopSeconds = 2.0;  // for aborts to reach the peers when the node stops
 
 }  // namespace
-
-Result<Hello> MakeHello(const ModelInfo& model, NodeRole role) {
-  Hello hello;
-  hello.role = role;
-  KVSERVE_ASSIGN(hello.epoch, NewEpoch());
-  hello.model = model.fingerprint;
-  hello.geometry = model.geometry;
-  for (const StageEntry& entry : BuiltinStages()) {
-    hello.stages.push_back({entry.info->id, entry.info->version});
-  }
-  return hello;
-}
 
 PrefillNode::PrefillNode(EngineWorker& worker, const PrefillNodeOptions& options)
     : worker_(worker),
@@ -48,79 +35,29 @@ Result<std::unique_ptr<PrefillNode>> PrefillNode::Start(EngineWorker& worker,
     KVSERVE_TRY(CheckArtefactServes(model.geometry, model.fingerprint, *options.calibration));
   }
   std::unique_ptr<PrefillNode> node(new PrefillNode(worker, options));
-  KVSERVE_ASSIGN(node->hello_, MakeHello(model, NodeRole::kPrefill));
-  KVSERVE_ASSIGN(node->listener_, Listener::Bind(options.listen, options.token));
-  node->accept_thread_ = std::thread([raw = node.get()] { raw->AcceptLoop(); });
+  KVSERVE_ASSIGN(node->hello_, MakeHello(model.fingerprint, model.geometry, NodeRole::kPrefill));
+  ConnectionServer::Options server;
+  server.max_connections = options.max_connections;
+  server.serve = [raw = node.get()](Connection& connection) { raw->Serve(connection); };
+  server.count = [raw = node.get()](std::string_view outcome) {
+    raw->metrics_.CountConnection(outcome);
+  };
+  KVSERVE_ASSIGN(node->server_,
+                 ConnectionServer::Start(options.listen, options.token, std::move(server)));
   return node;
 }
 
 PrefillNode::~PrefillNode() {
   stopping_ = true;
-  if (listener_) listener_->Close();
-  if (accept_thread_.joinable()) accept_thread_.join();
-  listener_.reset();  // new connections are refused from here on, not left waiting
   // Requests see stopping_ within their poll interval and abort; then the connections are cut.
-  const Deadline limit = After(kStopSeconds);
-  for (Peer& peer : peers_) {
-    while (!peer.finished && Clock::now() < limit) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    }
-    peer.connection->Cancel();
-  }
-  for (Peer& peer : peers_) peer.thread.join();
+  if (server_) server_->Stop(kStopSeconds);
 }
 
 std::size_t PrefillNode::connections() const {
-  const std::lock_guard lock(mutex_);
-  std::size_t open = 0;
-  for (const Peer& peer : peers_) open += peer.finished ? 0 : 1;
-  return open;
+  return server_ ? server_->connections() : 0;
 }
 
-void PrefillNode::AcceptLoop() {
-  while (!stopping_) {
-    auto connection = listener_->Accept(After(kAcceptSeconds));
-    ReapFinished();
-    if (connection) {
-      Admit(std::move(*connection));
-    } else if (connection.error().code == ErrorCode::kCancelled) {
-      return;
-    } else if (connection.error().code == ErrorCode::kResourceExhausted) {
-      metrics_.CountConnection("no_descriptor");
-    }
-  }
-}
-
-void PrefillNode::ReapFinished() {
-  const std::lock_guard lock(mutex_);
-  for (auto peer = peers_.begin(); peer != peers_.end();) {
-    if (!peer->finished) {
-      ++peer;
-      continue;
-    }
-    peer->thread.join();
-    peer = peers_.erase(peer);
-  }
-}
-
-void PrefillNode::Admit(std::unique_ptr<Connection> connection) {
-  const std::lock_guard lock(mutex_);
-  if (peers_.size() >= options_.max_connections) {
-    metrics_.CountConnection("refused");
-    return;
-  }
-  metrics_.CountConnection("accepted");
-  Peer& peer = peers_.emplace_back();
-  peer.connection = std::move(connection);
-  peer.thread = std::thread([this, &peer] {
-    Serve(peer);
-    peer.connection->Cancel();
-    peer.finished = true;
-  });
-}
-
-void PrefillNode::Serve(Peer& peer) {
-  Connection& connection = *peer.connection;
+void PrefillNode::Serve(Connection& connection) {
   connection.SetPacer(pacer_);
   const auto agreement =
       ServerHandshake(connection, hello_, options_.token, After(kHandshakeSeconds));

@@ -3,15 +3,12 @@
 
 #include <atomic>
 #include <cstdint>
-#include <list>
 #include <memory>
-#include <mutex>
-#include <thread>
 
+#include "base/buffer_pool.h"
 #include "kvserve/calibration.h"
+#include "net/connection_server.h"
 #include "net/handshake.h"
-#include "net/listener.h"
-#include "runtime/buffer_pool.h"
 #include "runtime/engine_worker.h"
 #include "runtime/metrics.h"
 #include "runtime/sequence_gate.h"
@@ -45,23 +42,14 @@ class PrefillNode {
   PrefillNode(const PrefillNode&) = delete;
   PrefillNode& operator=(const PrefillNode&) = delete;
 
-  [[nodiscard]] HostPort address() const { return listener_->address(); }
+  [[nodiscard]] HostPort address() const { return server_->address(); }
   [[nodiscard]] NodeMetrics& metrics() { return metrics_; }
   [[nodiscard]] int buffers_in_use() const { return buffers_.in_use(); }
   [[nodiscard]] std::size_t connections() const;
 
  private:
-  struct Peer {
-    std::unique_ptr<Connection> connection;
-    std::thread thread;
-    std::atomic<bool> finished{false};
-  };
-
   PrefillNode(EngineWorker& worker, const PrefillNodeOptions& options);
-  void AcceptLoop();
-  void Admit(std::unique_ptr<Connection> connection);
-  void ReapFinished();
-  void Serve(Peer& peer);
+  void Serve(Connection& connection);
 
   EngineWorker& worker_;
   const PrefillNodeOptions options_;
@@ -70,14 +58,8 @@ class PrefillNode {
   BufferPool buffers_;
   SequenceGate gate_;
   std::shared_ptr<Pacer> pacer_;
-  std::unique_ptr<Listener> listener_;
   std::atomic<bool> stopping_{false};
-  mutable std::mutex mutex_;
-  std::list<Peer> peers_;
-  std::thread accept_thread_;
+  std::unique_ptr<ConnectionServer> server_;  // last: its threads use all of the above
 };
-
-// Hello of a node with this engine: its model, geometry and the stages of this build.
-[[nodiscard]] Result<Hello> MakeHello(const ModelInfo& model, NodeRole role);
 
 }  // namespace kvserve

@@ -4,11 +4,12 @@
 #include <optional>
 #include <thread>
 
+#include "base/bounded_queue.h"
 #include "base/try.h"
 #include "kvserve/codec.h"
-#include "runtime/bounded_queue.h"
 #include "runtime/chunk_plan.h"
 #include "stages/profile_facts.h"
+#include "transfer/chunk_encoder.h"
 
 namespace kvserve {
 namespace {
@@ -72,17 +73,13 @@ class Transfer {
       }
     }
     KVSERVE_ASSIGN(const Profile profile, ParseProfile(request_.profile));
-    KVSERVE_ASSIGN(auto encoder, FrameEncoder::Create(profile, Codec()));
+    // One thread: the engine's threads and the peer's have the other cores.
+    KVSERVE_ASSIGN(
+        auto encoder,
+        ChunkEncoder::Create(profile, {.threads = 1, .calibration = resources_.calibration}));
     encoder_.emplace(std::move(encoder));
-    KVSERVE_ASSIGN(plain_, ParseProfile("none"));
-    asked_plain_ = profile.stages == plain_.stages;
     resources_.metrics.SetProfile(profile, model.geometry.dtype);
     return {};
-  }
-
-  // One thread: the engine's threads and the peer's have the other cores.
-  [[nodiscard]] CodecOptions Codec() const {
-    return {.threads = 1, .calibration = resources_.calibration};
   }
 
   [[nodiscard]] Status Stream() {
@@ -152,7 +149,10 @@ class Transfer {
     const Fingerprint& model = resources_.worker.info().fingerprint;
     const EncodeOptions options{model, PrefixKey(model, prefix), total_tokens_};
     chunk.info.raw_bytes = RawBytes(view);
-    KVSERVE_TRY(EncodeView(view, options, payload));
+    BeginChunk(payload);
+    KVSERVE_ASSIGN(const bool fell_back, encoder_->Encode(view, options, payload));
+    end_.fallbacks += fell_back ? 1 : 0;
+    clamped_values_ += encoder_->clamped_values();
     chunk.info.encode_s += SecondsSince(begin);
     KVSERVE_TRY(FinishChunk(chunk.info, payload));
     ++end_.chunks;
@@ -161,34 +161,6 @@ class Transfer {
     end_.frame_bytes += payload.size() - kChunkInfoBytes;
     end_.prefill_s += chunk.info.prefill_s;
     end_.encode_s += chunk.info.encode_s;
-    return {};
-  }
-
-  // By the profile, unless that cannot be or helps nobody.
-  [[nodiscard]] Status EncodeView(const ConstKvView& view, const EncodeOptions& options,
-                                  std::vector<std::byte>& payload) {
-    BeginChunk(payload);
-    Status status = encoder_->Encode(view, options, payload);
-    bool as_asked = true;
-    if (!status && status.error().code == ErrorCode::kBadInput) {
-      // A value no lossy stage can take (NaN, infinity): such a chunk is sent as it is.
-      as_asked = false;
-      KVSERVE_ASSIGN(const Profile lossless, ParseProfile("lossless"));
-      BeginChunk(payload);
-      status = EncodeFrame(view, lossless, options, payload, nullptr, Codec());
-    }
-    KVSERVE_TRY(status);
-    if (as_asked) clamped_values_ += encoder_->clamped_values();
-    if (!asked_plain_ && payload.size() - kChunkInfoBytes > RawBytes(view)) {
-      // A few tokens, which headers and tables outweigh.
-      BeginChunk(plain_payload_);
-      KVSERVE_TRY(EncodeFrame(view, plain_, options, plain_payload_, nullptr, Codec()));
-      if (plain_payload_.size() < payload.size()) {
-        std::swap(plain_payload_, payload);
-        as_asked = false;
-      }
-    }
-    if (!as_asked) ++end_.fallbacks;
     return {};
   }
 
@@ -234,13 +206,10 @@ class Transfer {
   RequestScope& scope_;
   const std::uint32_t total_tokens_;
   std::uint32_t chunks_ = 0;
-  std::optional<FrameEncoder> encoder_;
-  Profile plain_;
-  bool asked_plain_ = false;
+  std::optional<ChunkEncoder> encoder_;
   // The encoder's until it has been joined.
   TransferEnd end_;
   std::uint64_t clamped_values_ = 0;
-  std::vector<std::byte> plain_payload_;
   // Shared with the scope, which may fail after this object has gone.
   std::shared_ptr<Queues> queues_ = std::make_shared<Queues>();
 };

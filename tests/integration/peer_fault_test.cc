@@ -11,6 +11,7 @@
 
 #include "net/messages.h"
 #include "pair.h"
+#include "transfer/node_hello.h"
 
 namespace kvserve::testing {
 namespace {
@@ -165,7 +166,8 @@ TEST(PeerFault, AChunkSizeAboveThePrefillNodesIsRefused) {
 std::unique_ptr<Connection> Dial(const Pair& pair) {
   auto connection = Connect(pair.prefill->address(), After(5.0));
   EXPECT_TRUE(connection);
-  const auto hello = MakeHello(pair.decode_worker.worker->info(), NodeRole::kDecode);
+  const ModelInfo& model = pair.decode_worker.worker->info();
+  const auto hello = MakeHello(model.fingerprint, model.geometry, NodeRole::kDecode);
   EXPECT_TRUE(ClientHandshake(**connection, *hello, AuthToken(), After(5.0)));
   return std::move(*connection);
 }

@@ -1,8 +1,11 @@
 #include "paged/testing/paged_sample.h"
 
 #include <algorithm>
+#include <cstring>
 #include <random>
 #include <utility>
+
+#include "base/half.h"
 
 namespace kvserve::testing {
 
@@ -28,6 +31,17 @@ SampleCache::SampleCache(const KvGeometry& geometry, PagedLayout layout, std::ui
   }
   for (std::uint32_t i = 0; i < blocks; ++i) free_.push_back(i);
   std::shuffle(free_.begin(), free_.end(), random);
+}
+
+void SampleCache::FillNormal(unsigned seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  const std::size_t size = DTypeBytes(cache_.geometry.dtype);
+  for (std::size_t at = 0; at + size <= bytes_.size(); at += size) {
+    const float value = normal(random);
+    const std::uint16_t half = FloatToFloat16(value);
+    std::memcpy(&bytes_[at], size == 2 ? static_cast<const void*>(&half) : &value, size);
+  }
 }
 
 BlockTable SampleCache::NewTable(std::uint32_t first_block, std::uint32_t end_block) {

@@ -20,6 +20,9 @@ class SampleCache {
   [[nodiscard]] PagedCache& cache() { return cache_; }
   [[nodiscard]] std::vector<std::byte>& bytes() { return bytes_; }
 
+  // Normal values in float16 or float32 instead, of which lossy profiles can take all.
+  void FillNormal(unsigned seed);
+
   // Tables [group] of a request of `tokens` tokens in blocks of this cache, in no order, that no
   // other request of this object has. Window layers hold only blocks of their window; `window` 0:
   // all.

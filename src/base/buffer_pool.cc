@@ -1,4 +1,4 @@
-#include "runtime/buffer_pool.h"
+#include "base/buffer_pool.h"
 
 #include <utility>
 

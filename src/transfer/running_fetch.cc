@@ -1,0 +1,116 @@
+#include "transfer/running_fetch.h"
+
+#include <utility>
+
+#include "base/try.h"
+#include "kvserve/codec.h"
+#include "stages/profile_facts.h"
+#include "transfer/prefix_seed.h"
+
+namespace kvserve {
+
+RunningFetch::RunningFetch(FetchRequest request, HostPort address, const Fingerprint& model,
+                           const KvGeometry& geometry)
+    : request_(std::move(request)),
+      address_(std::move(address)),
+      geometry_(geometry),
+      seed_(PrefixSeed(model, request_.context)),
+      deadline_(After(request_.deadline_s)) {
+  report_.id = request_.id;
+  report_.ticket = request_.ticket;
+}
+
+void RunningFetch::Fail(Error error) {
+  const std::lock_guard lock(mutex_);
+  if (error_) return;
+  error_ = std::move(error);
+  if (cancel_) cancel_->Cancel();
+  changed_.notify_all();
+}
+
+Status RunningFetch::Check() {
+  if (Clock::now() >= deadline_) {
+    Fail({ErrorCode::kDeadlineExceeded, "the fetch's deadline has passed"});
+  }
+  const std::lock_guard lock(mutex_);
+  if (error_) return tl::unexpected(*error_);
+  return {};
+}
+
+// ---- transfer ----------------------------------------------------------------------------------
+
+Status RunningFetch::BeginTransfer() {
+  auto cancel = std::make_unique<TransferCancel>();
+  const std::lock_guard lock(mutex_);
+  if (error_) return tl::unexpected(*error_);
+  cancel_ = std::move(cancel);
+  return {};
+}
+
+Status RunningFetch::Start(const FetchStarted& started) {
+  report_.profile = started.profile;
+  KVSERVE_ASSIGN(const Profile profile, ParseProfile(started.profile));
+  lossless_ = IsLossless(profile.stages);
+  stages_.clear();
+  for (const StageSpec& stage : profile.stages) stages_.push_back(stage.id);
+  KVSERVE_ASSIGN(grid_, FrameGrid::Create(geometry_, total_tokens(), started.frame_tokens,
+                                          started.layers_per_frame));
+  const std::uint32_t frames = grid_->CountWanted(request_.wanted.begin);
+  if (started.frames != frames || grid_->layers_per_frame() != started.layers_per_frame) {
+    return MakeError(ErrorCode::kMismatch, "the sender announces " +
+                                               std::to_string(started.frames) + " frames where " +
+                                               std::to_string(frames) + " are due");
+  }
+  arrived_.assign(grid_->frames(), false);
+  return {};
+}
+
+Status RunningFetch::Expect(std::uint32_t index) {
+  if (index >= arrived_.size() || !grid_->IsWanted(index, request_.wanted.begin)) {
+    return MakeError(ErrorCode::kMismatch, "frame " + std::to_string(index) + " is not wanted");
+  }
+  if (arrived_[index]) {
+    return MakeError(ErrorCode::kMismatch, "frame " + std::to_string(index) + " came twice");
+  }
+  arrived_[index] = true;
+  return {};
+}
+
+// ---- jobs --------------------------------------------------------------------------------------
+
+Status RunningFetch::OpenJob(std::uint32_t limit) {
+  std::unique_lock lock(mutex_);
+  if (!changed_.wait_until(lock, deadline_, [&] { return error_ || jobs_ < limit; })) {
+    return MakeError(ErrorCode::kDeadlineExceeded, "the fetch's deadline has passed");
+  }
+  if (error_) return tl::unexpected(*error_);
+  ++jobs_;
+  return {};
+}
+
+void RunningFetch::CloseJob(double decode_s) {
+  const std::lock_guard lock(mutex_);
+  --jobs_;
+  decode_s_ += decode_s;
+  changed_.notify_all();
+}
+
+Status RunningFetch::AwaitJobs() {
+  {
+    std::unique_lock lock(mutex_);
+    (void)changed_.wait_until(lock, deadline_, [&] { return error_ || jobs_ == 0; });
+  }
+  return Check();
+}
+
+void RunningFetch::WaitForJobs() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return jobs_ == 0; });
+}
+
+double RunningFetch::decode_s() const {
+  const std::lock_guard lock(mutex_);
+  return decode_s_;
+}
+
+}  // namespace kvserve
