@@ -1,5 +1,5 @@
-/* KVServe for other languages and engines: a C ABI (C99) over profiles, frames and paged
-   caches.
+/* KVServe for other languages and engines: a C ABI (C99) over profiles, frames, paged caches,
+   senders and receivers.
 
    Handles. Types without a body are opaque; every *_create, *_parse, *_load gives one that its
    *_destroy ends (NULL is allowed there). What a getter returns belongs to the handle.
@@ -256,6 +256,154 @@ KVSERVE_API kvserve_status kvserve_gather(const kvserve_paged_cache* cache,
 KVSERVE_API kvserve_status kvserve_scatter(const kvserve_view* in, uint32_t token_begin,
                                            uint32_t token_end, const kvserve_block_table* tables,
                                            size_t table_count, const kvserve_paged_cache* cache);
+
+/* ---- between two engines ----------------------------------------------------------------------
+ */
+
+/* The sending side: reads a request's KV out of the engine's blocks as it is computed, encodes it,
+   and serves it to whoever has the ticket. Calls are thread-safe and none waits for the network. */
+typedef struct kvserve_sender_options {
+  size_t struct_size;
+  const char* listen;                     /* host:port; NULL: 127.0.0.1:0 */
+  const char* token_file;                 /* shared secret, mode 600; needed beyond loopback */
+  const kvserve_calibration* calibration; /* for profiles that need one */
+  kvserve_fingerprint model;              /* receivers of another are refused */
+  uint32_t frame_tokens;                  /* per frame; 0: 256 */
+  uint32_t layers_per_frame;              /* 0: all */
+  uint32_t threads;                       /* that encode; 0: 1 */
+  uint32_t reserved;                      /* 0 */
+  double lease_s; /* a ticket of which nothing was staged or taken for so long is dropped; 0: 300 */
+  uint64_t max_staged_bytes; /* frames and raw KV waiting, all tickets; 0: 4 GiB */
+  double pace_bytes_per_s;   /* 0: unlimited */
+} kvserve_sender_options;
+
+typedef struct kvserve_sender kvserve_sender;
+KVSERVE_API kvserve_status kvserve_sender_start(const kvserve_paged_cache* cache,
+                                                const kvserve_sender_options* options,
+                                                kvserve_sender** out);
+/* Ends every transfer; receivers are told. */
+KVSERVE_API void kvserve_sender_destroy(kvserve_sender* sender);
+KVSERVE_API const char* kvserve_sender_address(const kvserve_sender* sender); /* the real port */
+
+typedef struct kvserve_offer {
+  size_t struct_size;
+  const char* profile;   /* short form */
+  const int32_t* tokens; /* whose KV is sent */
+  size_t token_count;
+  const void* context; /* whatever else the KV depends on (adapter, images, salt); may be NULL */
+  size_t context_bytes;
+  uint32_t receivers; /* that will take it; it is kept until so many have; 0: 1 */
+  uint32_t reserved;  /* 0 */
+} kvserve_offer;
+KVSERVE_API kvserve_status kvserve_sender_begin(kvserve_sender* sender, const char* ticket,
+                                                const kvserve_offer* offer);
+/* The KV of these tokens in layers [first_layer, first_layer + layers) is in the blocks: read it
+   and encode what is complete. Returns before anything is read. Tokens come in order per layer. */
+KVSERVE_API kvserve_status kvserve_sender_stage(kvserve_sender* sender, const char* ticket,
+                                                const kvserve_block_table* tables,
+                                                size_t table_count, uint32_t token_begin,
+                                                uint32_t token_end, uint32_t first_layer,
+                                                uint32_t layers);
+/* Returns when everything staged so far has been read: its blocks may be overwritten. */
+KVSERVE_API kvserve_status kvserve_sender_wait_read(kvserve_sender* sender);
+/* Drops a ticket; a receiver is told the reason. Unknown tickets are ignored. */
+KVSERVE_API kvserve_status kvserve_sender_withdraw(kvserve_sender* sender, const char* ticket,
+                                                   kvserve_status code, const char* message);
+KVSERVE_API size_t kvserve_sender_open_tickets(const kvserve_sender* sender);
+KVSERVE_API uint64_t kvserve_sender_staged_bytes(const kvserve_sender* sender);
+
+enum {
+  KVSERVE_DELIVERED = 0, /* its receivers have taken and confirmed all they wanted */
+  KVSERVE_EXPIRED = 1,   /* not staged, or not taken, within the lease */
+  KVSERVE_WITHDRAWN = 2, /* by the sender, or a receiver needs nothing */
+  KVSERVE_FAILED = 3     /* could not be read, encoded or held; receivers were told why */
+};
+typedef struct kvserve_offer_report {
+  size_t struct_size;
+  const char* ticket;
+  int32_t outcome;
+  kvserve_status error;      /* unless delivered */
+  const char* error_message; /* "" without */
+  uint32_t tokens;
+  uint32_t frames;
+  uint32_t lossless_fallbacks; /* frames that the profile could not code or made larger */
+  uint32_t reserved;
+  uint64_t raw_bytes;  /* staged, in the cache dtype */
+  uint64_t wire_bytes; /* frames made */
+  uint64_t sent_bytes; /* frames taken by receivers */
+  double gather_s;     /* summed over threads */
+  double encode_s;     /* likewise */
+  double ready_s;      /* from begin to the last frame made */
+} kvserve_offer_report;
+/* A ticket that has ended, each once: *found is 1, or 0 when there is none. Texts are valid until
+   the next call of this function, which is for one thread at a time. */
+KVSERVE_API kvserve_status kvserve_sender_take_report(kvserve_sender* sender,
+                                                      kvserve_offer_report* out, int* found);
+
+/* The receiving side: takes the KV of a ticket, decodes it and writes it into the blocks. Every
+   fetch ends in exactly one report, within its deadline; after that no block of it is written. */
+typedef struct kvserve_receiver_options {
+  size_t struct_size;
+  const char* token_file;                 /* shared secret, mode 600; NULL: none */
+  const kvserve_calibration* calibration; /* for frames that name one */
+  kvserve_fingerprint model;              /* senders of another are refused */
+  uint32_t threads;                       /* that decode and write; 0: 1 */
+  uint32_t connections;                   /* transfers at the same time; 0: 16 */
+  double stall_s;                         /* no byte for so long: the fetch has failed; 0: 30 */
+} kvserve_receiver_options;
+
+typedef struct kvserve_receiver kvserve_receiver;
+KVSERVE_API kvserve_status kvserve_receiver_start(const kvserve_paged_cache* cache,
+                                                  const kvserve_receiver_options* options,
+                                                  kvserve_receiver** out);
+/* Cancels what runs and waits for its writes. */
+KVSERVE_API void kvserve_receiver_destroy(kvserve_receiver* receiver);
+
+typedef struct kvserve_fetch_request {
+  size_t struct_size;
+  const char* id;      /* the caller's, unique among running fetches */
+  const char* address; /* the sender's host:port */
+  const char* ticket;
+  const int32_t* tokens; /* as offered */
+  size_t token_count;
+  const void* context; /* as offered */
+  size_t context_bytes;
+  const kvserve_block_table* tables; /* [group]; their blocks are the request's until the report */
+  size_t table_count;
+  uint32_t wanted_begin; /* what is not held already; it ends at token_count */
+  uint32_t reserved;     /* 0 */
+  double deadline_s;     /* from now; 0: 120 */
+} kvserve_fetch_request;
+KVSERVE_API kvserve_status kvserve_receiver_fetch(kvserve_receiver* receiver,
+                                                  const kvserve_fetch_request* request);
+/* Its report comes soon, with KVSERVE_CANCELLED unless it has ended already. */
+KVSERVE_API kvserve_status kvserve_receiver_cancel(kvserve_receiver* receiver, const char* id);
+/* Tells a sender that nothing of a ticket is needed. Best effort: the lease does the rest. */
+KVSERVE_API kvserve_status kvserve_receiver_release(kvserve_receiver* receiver, const char* address,
+                                                    const char* ticket);
+KVSERVE_API size_t kvserve_receiver_running(const kvserve_receiver* receiver);
+
+typedef struct kvserve_fetch_report {
+  size_t struct_size;
+  const char* id;
+  const char* ticket;
+  const char* profile;       /* as the sender tells it */
+  const char* error_message; /* "" without */
+  kvserve_status error;      /* not KVSERVE_OK: the blocks hold nothing that may be used */
+  uint32_t tokens;           /* written per full layer */
+  uint32_t frames;
+  uint32_t lossless_fallbacks; /* frames that the profile could not code or made larger */
+  uint64_t raw_bytes;
+  uint64_t wire_bytes;
+  double queue_s;  /* before a connection was free and made */
+  double wire_s;   /* receiving */
+  double decode_s; /* decoding and writing, summed over threads */
+  double total_s;
+  double link_bytes_per_s; /* 0: nothing was received for long enough to tell */
+} kvserve_fetch_report;
+/* As kvserve_sender_take_report. */
+KVSERVE_API kvserve_status kvserve_receiver_take_report(kvserve_receiver* receiver,
+                                                        kvserve_fetch_report* out, int* found);
 
 #ifdef __cplusplus
 }

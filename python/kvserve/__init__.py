@@ -17,6 +17,7 @@ from ._stages import Parameter, Stage, stages
 from ._views import view
 from .codec import Chunk, ChunkLayer, Decoder, Encoder, decode, encode
 from .paged import PagedCache, PagedPlane
+from .transfer import FetchReport, OfferReport, Receiver, Sender
 
 __all__ = [
     "BadInputError", "BudgetExceededError", "CancelledError", "CorruptDataError",
@@ -25,5 +26,5 @@ __all__ = [
     "UnavailableError", "UnsupportedError", "DTYPE_BYTES", "__version__", "Calibration", "Frame",
     "Geometry", "KvView", "Layer", "Profile", "prefix_key", "Parameter", "Stage", "stages", "view",
     "Chunk", "ChunkLayer", "Decoder", "Encoder", "decode", "encode",
-    "NO_BLOCK", "PagedCache", "PagedPlane",
+    "NO_BLOCK", "PagedCache", "PagedPlane", "FetchReport", "OfferReport", "Receiver", "Sender",
 ]

@@ -91,5 +91,6 @@ void BindGeometry(nb::module_& module);
 void BindProfiles(nb::module_& module);
 void BindChunks(nb::module_& module);
 void BindCodec(nb::module_& module);
+void BindTransfer(nb::module_& module);
 
 }  // namespace kvserve::python

@@ -40,4 +40,5 @@ NB_MODULE(_native, module) {
   BindChunks(module);
   BindCodec(module);
   BindPaged(module);
+  BindTransfer(module);
 }
