@@ -47,38 +47,46 @@ static int TakeOffer(kvserve_sender* sender, kvserve_offer_report* report) {
   return found;
 }
 
-static void Transfer(kvserve_sender* sender, kvserve_receiver* receiver) {
-  const uint32_t from[] = {3, 1, 0};
-  const uint32_t to[] = {0, 2, 3};
-  const kvserve_block_table source = {from, 3};
-  const kvserve_block_table target = {to, 3};
-  int32_t tokens[kTokens];
-  kvserve_offer offer;
-  kvserve_fetch_request request;
-  kvserve_fetch_report fetched;
-  kvserve_offer_report offered;
-  for (int i = 0; i < kTokens; ++i) tokens[i] = 7 * i;
+static const uint32_t from[] = {3, 1, 0};
+static const uint32_t to[] = {0, 2, 3};
+static const kvserve_block_table source_blocks = {from, 3};
+static const kvserve_block_table target_blocks = {to, 3};
+static int32_t tokens[kTokens];
 
+static kvserve_offer Offer(const char* profile) {
+  kvserve_offer offer;
   memset(&offer, 0, sizeof offer);
   offer.struct_size = sizeof offer;
-  offer.profile = "lossless";
+  offer.profile = profile;
   offer.tokens = tokens;
   offer.token_count = kTokens;
-  CHECK_OK(kvserve_sender_begin(sender, "ticket", &offer));
-  CHECK(kvserve_sender_begin(sender, "ticket", &offer) == KVSERVE_INVALID_ARGUMENT);
-  CHECK(kvserve_sender_open_tickets(sender) == 1);
-  CHECK_OK(kvserve_sender_stage(sender, "ticket", &source, 1, 0, kTokens, 0, 1));
-  CHECK_OK(kvserve_sender_wait_read(sender));
+  return offer;
+}
 
+static kvserve_fetch_request Request(const kvserve_sender* sender, const char* ticket) {
+  kvserve_fetch_request request;
   memset(&request, 0, sizeof request);
   request.struct_size = sizeof request;
   request.id = "fetch";
   request.address = kvserve_sender_address(sender);
-  request.ticket = "ticket";
+  request.ticket = ticket;
   request.tokens = tokens;
   request.token_count = kTokens;
-  request.tables = &target;
+  request.tables = &target_blocks;
   request.table_count = 1;
+  return request;
+}
+
+static void TestDelivered(kvserve_sender* sender, kvserve_receiver* receiver) {
+  const kvserve_offer offer = Offer("lossless");
+  const kvserve_fetch_request request = Request(sender, "ticket");
+  kvserve_fetch_report fetched;
+  kvserve_offer_report offered;
+  CHECK_OK(kvserve_sender_begin(sender, "ticket", &offer));
+  CHECK(kvserve_sender_begin(sender, "ticket", &offer) == KVSERVE_INVALID_ARGUMENT);
+  CHECK(kvserve_sender_open_tickets(sender) == 1);
+  CHECK_OK(kvserve_sender_stage(sender, "ticket", &source_blocks, 1, 0, kTokens, 0, 1));
+  CHECK_OK(kvserve_sender_wait_read(sender));
   CHECK_OK(kvserve_receiver_fetch(receiver, &request));
   CHECK(TakeFetch(receiver, &fetched) == 1);
   CHECK(strcmp(fetched.id, "fetch") == 0 && strcmp(fetched.ticket, "ticket") == 0);
@@ -94,16 +102,20 @@ static void Transfer(kvserve_sender* sender, kvserve_receiver* receiver) {
   CHECK(strcmp(offered.ticket, "ticket") == 0 && offered.outcome == KVSERVE_DELIVERED);
   CHECK(offered.error == KVSERVE_OK && offered.tokens == kTokens);
   CHECK(kvserve_receiver_running(receiver) == 0 && kvserve_sender_open_tickets(sender) == 0);
+}
 
-  /* What nobody offers any more is an error in the report, not a fault of the call. */
-  offer.profile = "none";
+/* What nobody offers any more is an error in the report, not a fault of the call. */
+static void TestWithdrawn(kvserve_sender* sender, kvserve_receiver* receiver) {
+  const kvserve_offer offer = Offer("none");
+  const kvserve_fetch_request request = Request(sender, "other");
+  kvserve_fetch_report fetched;
+  kvserve_offer_report offered;
   CHECK_OK(kvserve_sender_begin(sender, "other", &offer));
   CHECK_OK(kvserve_sender_withdraw(sender, "other", KVSERVE_CANCELLED, "changed my mind"));
   CHECK(kvserve_sender_withdraw(sender, "other", 0, "") == KVSERVE_INVALID_ARGUMENT);
   CHECK(TakeOffer(sender, &offered) == 1);
   CHECK(offered.outcome == KVSERVE_WITHDRAWN && offered.error == KVSERVE_CANCELLED);
   CHECK(strstr(offered.error_message, "changed my mind") != NULL);
-  request.ticket = "other";
   CHECK_OK(kvserve_receiver_fetch(receiver, &request));
   CHECK_OK(kvserve_receiver_cancel(receiver, "fetch"));
   CHECK(TakeFetch(receiver, &fetched) == 1);
@@ -125,7 +137,11 @@ int main(void) {
   CHECK_OK(kvserve_sender_start(source, &options, &sender));
   CHECK_OK(kvserve_receiver_start(target, NULL, &receiver));
   CHECK(strncmp(kvserve_sender_address(sender), "127.0.0.1:", 10) == 0);
-  if (sender != NULL && receiver != NULL) Transfer(sender, receiver);
+  for (int i = 0; i < kTokens; ++i) tokens[i] = 7 * i;
+  if (sender != NULL && receiver != NULL) {
+    TestDelivered(sender, receiver);
+    TestWithdrawn(sender, receiver);
+  }
   options.listen = "nowhere";
   CHECK(kvserve_sender_start(source, &options, NULL) == KVSERVE_INVALID_ARGUMENT);
 
