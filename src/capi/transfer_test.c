@@ -47,10 +47,10 @@ static int TakeOffer(kvserve_sender* sender, kvserve_offer_report* report) {
   return found;
 }
 
-static const uint32_t from[] = {3, 1, 0};
-static const uint32_t to[] = {0, 2, 3};
-static const kvserve_block_table source_blocks = {from, 3};
-static const kvserve_block_table target_blocks = {to, 3};
+static const uint32_t kFrom[] = {3, 1, 0};
+static const uint32_t kTo[] = {0, 2, 3};
+static const kvserve_block_table kSourceBlocks = {kFrom, 3};
+static const kvserve_block_table kTargetBlocks = {kTo, 3};
 static int32_t tokens[kTokens];
 
 static kvserve_offer Offer(const char* profile) {
@@ -72,7 +72,7 @@ static kvserve_fetch_request Request(const kvserve_sender* sender, const char* t
   request.ticket = ticket;
   request.tokens = tokens;
   request.token_count = kTokens;
-  request.tables = &target_blocks;
+  request.tables = &kTargetBlocks;
   request.table_count = 1;
   return request;
 }
@@ -85,7 +85,7 @@ static void TestDelivered(kvserve_sender* sender, kvserve_receiver* receiver) {
   CHECK_OK(kvserve_sender_begin(sender, "ticket", &offer));
   CHECK(kvserve_sender_begin(sender, "ticket", &offer) == KVSERVE_INVALID_ARGUMENT);
   CHECK(kvserve_sender_open_tickets(sender) == 1);
-  CHECK_OK(kvserve_sender_stage(sender, "ticket", &source_blocks, 1, 0, kTokens, 0, 1));
+  CHECK_OK(kvserve_sender_stage(sender, "ticket", &kSourceBlocks, 1, 0, kTokens, 0, 1));
   CHECK_OK(kvserve_sender_wait_read(sender));
   CHECK_OK(kvserve_receiver_fetch(receiver, &request));
   CHECK(TakeFetch(receiver, &fetched) == 1);
@@ -94,8 +94,8 @@ static void TestDelivered(kvserve_sender* sender, kvserve_receiver* receiver) {
   CHECK(fetched.tokens == kTokens && fetched.raw_bytes == kTokens * kHeads * kDim * 2 * 2);
   for (int plane = 0; plane < 2; ++plane) {
     for (int t = 0; t < kTokens; ++t) {
-      CHECK(memcmp(taken[plane][to[t / kSlots]][t % kSlots],
-                   sent[plane][from[t / kSlots]][t % kSlots], kHeads * kDim * 2) == 0);
+      CHECK(memcmp(taken[plane][kTo[t / kSlots]][t % kSlots],
+                   sent[plane][kFrom[t / kSlots]][t % kSlots], kHeads * kDim * 2) == 0);
     }
   }
   CHECK(TakeOffer(sender, &offered) == 1);
