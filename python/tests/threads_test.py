@@ -92,6 +92,24 @@ class Interpreter(unittest.TestCase):
         self.assertTrue(self.moves(lambda: cache.gather_into(table, (0, 256), out)))
         self.assertTrue(self.moves(lambda: cache.scatter(chunk, table)))
 
+    def test_a_sender_and_a_receiver(self):
+        layers = [numpy.zeros((2, 16, 16, 4, 64), "f4") for _ in range(8)]
+        cache = kvserve.PagedCache(layers)
+        sender, receiver = kvserve.Sender(cache), kvserve.Receiver(cache)
+        table, tokens, tickets = list(range(16)), list(range(256)), iter(range(1000))
+
+        def stage_and_wait():
+            ticket = str(next(tickets))
+            sender.begin(ticket, "none", tokens)
+            sender.stage(ticket, table, (0, 256))
+            sender.wait_read()
+            sender.withdraw(ticket)
+
+        self.assertTrue(self.moves(stage_and_wait))
+        self.assertTrue(self.moves(lambda: kvserve.Receiver(cache).close()))
+        receiver.close()
+        sender.close()
+
 
 class Threads(unittest.TestCase):
     def test_share_an_encoder_and_a_decoder(self):
