@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "net/fetch_messages.h"
 #include "net/handshake.h"
 #include "net/message.h"
 #include "net/messages.h"
@@ -27,7 +28,7 @@ Hello SampleHello() {
 
 // In the order of message_fuzzer.cc's kinds; false when a sample is out of range.
 bool Samples(std::vector<Payload>& samples) {
-  samples.resize(9);
+  samples.resize(12);
   const ChunkInfo info{.tokens = {256, 512}, .raw_bytes = 5898240, .prefill_s = 0.25};
   BeginChunk(samples[7]);
   samples[7].resize(samples[7].size() + 20, std::byte{0x4B});
@@ -40,7 +41,10 @@ bool Samples(std::vector<Payload>& samples) {
          Encode(TransferEnd{.chunks = 1, .tokens = 3, .profile = "lossless"}, samples[2]) &&
          Encode(Ping{.value = 5}, samples[3]) && EncodeHello(SampleHello(), samples[4]) &&
          Encode(Abort{.message = "the engine is busy"}, samples[5]) &&
-         FinishChunk(info, samples[7]);
+         FinishChunk(info, samples[7]) &&
+         Encode(FetchOrder{.ticket = "cmpl-1", .tokens = 300, .first_token = 128}, samples[9]) &&
+         Encode(FetchStarted{256, 8, 6, "lossless"}, samples[10]) &&
+         Encode(TicketRelease{"cmpl-1"}, samples[11]);
 }
 
 }  // namespace

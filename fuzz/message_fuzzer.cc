@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "decode_contract.h"
+#include "net/fetch_messages.h"
 #include "net/handshake.h"
 #include "net/message.h"
 #include "net/messages.h"
@@ -43,7 +44,7 @@ void CheckHeader(Bytes input) {
 
 void Check(std::uint8_t kind, Bytes input) {
   const auto encode = [](const auto& message, auto& out) { return Encode(message, out); };
-  switch (kind % 9) {
+  switch (kind % 12) {
     case 0: return CheckSameBytes(DecodePrefillRequest(input), input, encode);
     case 1: return CheckSameBytes(DecodePrefillStarted(input), input, encode);
     case 2: return CheckSameBytes(DecodeTransferEnd(input), input, encode);
@@ -52,7 +53,10 @@ void Check(std::uint8_t kind, Bytes input) {
     case 5: return void(Accepted(DecodeAbort(input)));  // its text is made printable
     case 6: return void(Accepted(DecodeRefusal(input)));
     case 7: return void(Accepted(DecodeChunk(input)));
-    default: return CheckHeader(input);
+    case 8: return CheckHeader(input);
+    case 9: return CheckSameBytes(DecodeFetchOrder(input), input, encode);
+    case 10: return CheckSameBytes(DecodeFetchStarted(input), input, encode);
+    default: return CheckSameBytes(DecodeTicketRelease(input), input, encode);
   }
 }
 
