@@ -107,6 +107,15 @@ class Client:
         report = (said.get("kv_transfer_params") or {}).get("kvserve") or {}
         return Answer(choice["token_ids"], took_ms, took_ms, choice["finish_reason"], [], report)
 
+    def next_token(self, prompt: list[int], extra: dict | None = None) -> dict[str, float]:
+        """Log-probabilities of the 20 likeliest next tokens."""
+        body = {"model": "model", "prompt": prompt, "max_tokens": 1, "temperature": 0,
+                "logprobs": 20, "return_tokens_as_token_ids": True, **(extra or {})}
+        status, said = self.post("/v1/completions", body)
+        if status != 200:
+            raise RequestFailed(f"HTTP {status}: {json.dumps(said)[:400]}", status)
+        return said["choices"][0]["logprobs"]["top_logprobs"][0]
+
     def _stream(self, body: dict, abort_after_tokens: int | None, seconds: float) -> Answer:
         started = time.monotonic()
         if abort_after_tokens == 0:

@@ -139,7 +139,7 @@ class Soak:
 def arguments(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="dev vllm-test soak", description=__doc__)
     parser.add_argument("--policy", action="append", metavar="NAME",
-                        help="default: those checked")
+                        help="default: lossless")
     parser.add_argument("--requests", type=int, default=300)
     parser.add_argument("--concurrent", type=int, default=8)
     parser.add_argument("--abort-share", type=float, default=0.15)
@@ -167,7 +167,7 @@ def soaked(argv: list[str]) -> int:
     try:
         prompts = reference.prompt_set(40)
         expected = reference.tokens(network, prompts)
-        for policy in policies.named(options.policy or policies.CHECKED):
+        for policy in policies.named(options.policy or ["lossless"]):
             print(f"==> soak: {policy.name}", flush=True)
             network.set_rate(options.link)
             with Cluster(network, policy.connector, reference.DTYPE, name="soak") as cluster:

@@ -3,13 +3,13 @@
 import unittest
 
 from pd_case import PdCase, each_policy
-from vllm_pd import reference
+from vllm_pd import policies, reference
 from vllm_pd.client import RequestFailed
 from vllm_pd.measure import unique_salt
 from vllm_pd.results import share_equal
 
 
-@each_policy
+@each_policy("none", "lossless", policies.LOSSY.name)
 class Equality(PdCase):
     @classmethod
     def prepare(cls):

@@ -12,7 +12,7 @@ CONCURRENT = 8
 END_SECONDS = 120  # after a fault, on a machine that is busy
 
 
-@each_policy
+@each_policy("lossless")
 class Faults(PdCase):
     @classmethod
     def prepare(cls):

@@ -1,20 +1,17 @@
 """What the checks with real servers share: a network, and one pair of servers per policy.
 
-KVSERVE_VLLM_POLICIES names the policies (comma-separated); the default is `policies.CHECKED`.
+KVSERVE_VLLM_POLICIES names the policies instead of those of the case, separated by semicolons
+(profiles hold commas).
 """
 
 import os
+import sys
 import unittest
 
 from vllm_pd import network, policies, reference
 from vllm_pd.cluster import Cluster
 from vllm_pd.measure import unique_salt
 from vllm_pd.policies import Policy
-
-
-def checked_policies() -> list[Policy]:
-    names = os.environ.get("KVSERVE_VLLM_POLICIES", "")
-    return policies.named(names.split(",") if names else policies.CHECKED)
 
 
 class PdCase(unittest.TestCase):
@@ -47,11 +44,16 @@ class PdCase(unittest.TestCase):
         self.assertEqual(self.cluster.wait_idle(seconds), dict.fromkeys(self.cluster.servers, 0.0))
 
 
-def each_policy(case: type[PdCase]) -> type[PdCase]:
-    """Adds to the module of the case one subclass per checked policy."""
-    module = __import__(case.__module__, fromlist=["_"])
-    for policy in checked_policies():
-        name = f"{case.__name__}_{''.join(c if c.isalnum() else '_' for c in policy.name)}"
-        members = {"policy": policy, "__module__": case.__module__}
-        setattr(module, name, type(name, (case,), members))
-    return case
+def each_policy(*names: str):
+    """Decorates a case: adds to its module one subclass per policy."""
+    if chosen := os.environ.get("KVSERVE_VLLM_POLICIES"):
+        names = tuple(chosen.split(";"))
+
+    def decorate(case: type[PdCase]) -> type[PdCase]:
+        module = sys.modules[case.__module__]
+        for policy in policies.named(names):
+            name = f"{case.__name__}_{''.join(c if c.isalnum() else '_' for c in policy.name)}"
+            members = {"policy": policy, "__module__": case.__module__}
+            setattr(module, name, type(name, (case,), members))
+        return case
+    return decorate
