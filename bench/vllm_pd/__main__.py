@@ -11,7 +11,7 @@ from pathlib import Path
 
 from demo.__main__ import busy_machine, facts
 from demo import plan, quality
-from vllm_pd import measure, policies, results, soak, tpot
+from vllm_pd import goals, measure, policies, results, soak, tpot
 from vllm_pd.network import make_network
 
 EVALUATED_PROMPTS = 4
@@ -68,6 +68,8 @@ def measured(argv: list[str]) -> int:
     about |= {"seconds": round(time.time() - started), "failures": runner.failures}
     result = results.document(runner.samples, runner.reports, the_plan, about, kl)
     results.print_table(result)
+    goals.check_overhead(runner.samples)
+    goals.check_lossy(result)
     options.out.mkdir(parents=True, exist_ok=True)
     (options.out / "vllm.json").write_text(json.dumps(result, allow_nan=False) + "\n")
     print(f"wrote {options.out / 'vllm.json'}")

@@ -6,7 +6,7 @@ import io
 import unittest
 from unittest import mock
 
-from vllm_pd import measure, policies, results, soak
+from vllm_pd import goals, measure, policies, results, soak
 from vllm_pd.client import Answer, Client, RequestFailed, events, took_event
 
 
@@ -108,6 +108,36 @@ class Results(unittest.TestCase):
                                 self.sample("nixl", 0, 100, got=(1, 2, 3, 9))])
         row = results.find(result["rows"], results.NAME, 0, "nixl")
         self.assertEqual(row["token_agreement"], 0.75)
+
+
+class Goals(unittest.TestCase):
+    def test_noise_is_no_slowness(self):
+        difference, half = goals.slower_ms([100, 110, 120], [100, 105, 119])
+        self.assertGreater(difference, 0)
+        self.assertLess(difference, half)
+        difference, half = goals.slower_ms([200, 201, 202], [100, 101, 102])
+        self.assertGreater(difference, half)
+
+    def said(self, run) -> str:
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            run()
+        return out.getvalue()
+
+    def test_overhead_is_judged_per_link(self):
+        samples = [measure.Sample(policy, mbps, 128, index, 0, answer(ttft_ms=ms + index))
+                   for policy, mbps, ms in (("none", 0, 100), ("nixl", 0, 100),
+                                            ("none", 20, 900), ("nixl", 20, 500))
+                   for index in range(3)]
+        lines = self.said(lambda: goals.check_overhead(samples)).splitlines()
+        self.assertEqual([line[:4] for line in lines], ["ok  ", "MISS"])
+
+    def test_poor_quality_earns_nothing(self):
+        row = {"model": "m", "prompt_tokens": 128, "link_mbps": 20}
+        result = {"floor": {"m": {"ttft_ms": 100, "policy": "none"}}, "rows": [
+            row | {"policy": "none", "ttft_ms": 1100, "kl": 0.0},
+            row | {"policy": "static:poor", "ttft_ms": 110, "kl": 0.5},
+            row | {"policy": "static:good", "ttft_ms": 600, "kl": 0.01}]}
+        self.assertRegex(self.said(lambda: goals.check_lossy(result)), "^MISS.*good costs 0.50")
 
 
 class FakeCluster:
