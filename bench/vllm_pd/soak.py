@@ -146,6 +146,8 @@ def arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--faults", type=int, default=8, help="cuts and kills")
     parser.add_argument("--link", type=float, default=200, metavar="MBPS",
                         help="slow enough that faults meet transfers")
+    parser.add_argument("--failure-policy", choices=("fail", "recompute"), default="fail",
+                        help="vLLM's kv_load_failure_policy")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--loopback", action="store_true", help="without cuts and shaping")
     return parser.parse_args(argv)
@@ -170,7 +172,8 @@ def soaked(argv: list[str]) -> int:
         for policy in policies.named(options.policy or ["lossless"]):
             print(f"==> soak: {policy.name}", flush=True)
             network.set_rate(options.link)
-            with Cluster(network, policy.connector, reference.DTYPE, name="soak") as cluster:
+            connector = dataclasses.replace(policy.connector, failure_policy=options.failure_policy)
+            with Cluster(network, connector, reference.DTYPE, name="soak") as cluster:
                 soak = Soak(cluster, policy, prompts, expected, options)
                 try:
                     soak.run()
