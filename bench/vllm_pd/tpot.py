@@ -11,7 +11,7 @@ import threading
 from demo import plan
 from vllm_pd import policies, prompts
 from vllm_pd.cluster import Cluster
-from vllm_pd.measure import unique_salt
+from vllm_pd.measure import groups, unique_salt
 from vllm_pd.network import make_network
 
 RUNNING_TOKENS = 64  # the prompts of the running decodes
@@ -57,21 +57,26 @@ def figures(gaps: list[float]) -> dict:
             "p99_ms": ordered[int(0.99 * len(gaps))], "max_ms": ordered[-1]}
 
 
-def measure(network, policy, options) -> dict:
-    with Cluster(network, policy.connector, name="tpot") as cluster:
-        running(cluster, policy, argparse.Namespace(running=1, output_tokens=8))
-        alone = running(cluster, policy, options)
-        stop = threading.Event()
-        with concurrent.futures.ThreadPoolExecutor(1) as pool:
-            traffic = pool.submit(arriving, cluster, policy, options, stop)
-            try:
-                busy = running(cluster, policy, options)
-            finally:
-                stop.set()
-            arrived = traffic.result()
+def measure(cluster: Cluster, policy, options) -> dict:
+    alone = running(cluster, policy, options)
+    stop = threading.Event()
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        traffic = pool.submit(arriving, cluster, policy, options, stop)
+        try:
+            busy = running(cluster, policy, options)
+        finally:
+            stop.set()
+        arrived = traffic.result()
     return {"policy": policy.name, "link_mbps": options.link, "arrived": arrived,
             "arriving_tokens": options.arriving_tokens, "alone": figures(alone),
             "with_traffic": figures(busy)}
+
+
+def print_row(found: dict) -> None:
+    alone, busy = found["alone"], found["with_traffic"]
+    print(f"    {found['policy']:<52} TPOT p50 {alone['p50_ms']:6.1f} ms alone, "
+          f"{busy['p50_ms']:6.1f} with traffic; p99 {alone['p99_ms']:6.1f}, "
+          f"{busy['p99_ms']:6.1f} ({found['arrived']} requests came)", flush=True)
 
 
 def measured(argv: list[str]) -> int:
@@ -80,13 +85,14 @@ def measured(argv: list[str]) -> int:
     network = make_network(options.loopback)
     found = []
     try:
-        for policy in policies.named(options.policy or every):
-            network.set_rate(options.link)
-            found.append(measure(network, policy, options))
-            alone, busy = found[-1]["alone"], found[-1]["with_traffic"]
-            print(f"    {policy.name:<52} TPOT p50 {alone['p50_ms']:6.1f} ms alone, "
-                  f"{busy['p50_ms']:6.1f} with traffic; p99 {alone['p99_ms']:6.1f}, "
-                  f"{busy['p99_ms']:6.1f} ({found[-1]['arrived']} requests came)", flush=True)
+        network.set_rate(options.link)
+        for group in groups(policies.named(options.policy or every)):
+            with Cluster(network, group[0].connector, name="tpot") as cluster:
+                for policy in group:
+                    warm_up = argparse.Namespace(running=1, output_tokens=8)
+                    running(cluster, policy, warm_up)
+                    found.append(measure(cluster, policy, options))
+                    print_row(found[-1])
     finally:
         network.close()
     plan.OUT.mkdir(parents=True, exist_ok=True)
