@@ -1,8 +1,11 @@
 // Arguments of senders and receivers, and what strangers may say to them.
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <string>
+#include <utility>
 
 #include "net/testing/loopback.h"
 #include "transfer/testing/transfer_pair.h"
@@ -106,6 +109,34 @@ TEST(TransferCalls, FetchesAreChecked) {
   pair.Begin(request, "none");
   EXPECT_FALSE(refused([](auto&) {}));
   EXPECT_TRUE(refused([](auto&) {}));  // its id is in use
+}
+
+TEST(TransferCalls, TokensMustBeTheSame) {
+  const std::string folder = ::testing::TempDir() + "kvserve-transfer-tokens-";
+  const auto file = [&](const std::string& text) {
+    const std::string path = folder + text;
+    std::filesystem::remove(path);
+    std::ofstream(path) << text;
+    std::filesystem::permissions(path, std::filesystem::perms::owner_read);
+    return path;
+  };
+  TransferSetup setup = SmallSetup();
+  setup.sender.token_file = file("one");
+  for (const auto& [receiver, agrees] :
+       {std::pair{file("one"), true}, {file("two"), false}, {std::string(), false}}) {
+    setup.receiver.token_file = receiver;
+    TransferPair pair(setup);
+    const auto request = pair.NewRequest("a", 100);
+    pair.Begin(request, "none");
+    pair.StageAll(request);
+    pair.Fetch(pair.FetchOf(request));
+    const FetchReport report = pair.Await("a");
+    EXPECT_EQ(!report.error.has_value(), agrees);
+    if (report.error) {
+      EXPECT_EQ(report.error->code, ErrorCode::kPermissionDenied);
+    }
+  }
+  for (const char* text : {"one", "two"}) std::filesystem::remove(folder + text);
 }
 
 // Strangers cost their own connection and nobody else's.

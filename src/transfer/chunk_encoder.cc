@@ -19,8 +19,7 @@ Result<bool> ChunkEncoder::Encode(const ConstKvView& view, const EncodeOptions& 
                                   std::vector<std::byte>& out) {
   const std::size_t begin = out.size();
   const Status status = encoder_.Encode(view, options, out);
-  if (!status && (plain_ || (status.error().code != ErrorCode::kBadInput &&
-                             status.error().code != ErrorCode::kUnsupported))) {
+  if (!status && (plain_ || status.error().code != ErrorCode::kBadInput)) {
     return tl::unexpected(status.error());
   }
   clamped_values_ = status ? encoder_.clamped_values() : 0;

@@ -17,8 +17,8 @@ class ChunkEncoder {
   [[nodiscard]] static Result<ChunkEncoder> Create(const Profile& profile, CodecOptions options);
 
   // Appends one frame to `out`; tells whether it fell back: to `lossless` when the profile cannot
-  // code the values (NaN, infinity) or dtype, or makes them larger than they are, and to `none`
-  // when that is larger still. Other errors as FrameEncoder::Encode.
+  // code the values (NaN, infinity) or makes them larger than they are, and to `none` when that is
+  // larger still. Other errors as FrameEncoder::Encode.
   [[nodiscard]] Result<bool> Encode(const ConstKvView& view, const EncodeOptions& options,
                                     std::vector<std::byte>& out);
   // Of the last frame, as FrameEncoder counts them; none in one that fell back.

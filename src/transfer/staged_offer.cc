@@ -5,6 +5,7 @@
 
 #include "base/try.h"
 #include "kvserve/codec.h"
+#include "stages/profile_facts.h"
 #include "transfer/prefix_seed.h"
 
 namespace kvserve {
@@ -34,6 +35,7 @@ Result<std::shared_ptr<StagedOffer>> StagedOffer::Create(std::string ticket, Off
                                                          const SenderOptions& options,
                                                          const KvGeometry& geometry) {
   KVSERVE_ASSIGN(Profile profile, ParseProfile(offer.profile));
+  KVSERVE_TRY(FactsOf(profile.stages, geometry.dtype, ProfileOrigin::kCaller));
   KVSERVE_TRY(FrameEncoder::Create(profile, {.threads = 1, .calibration = options.calibration}));
   if (offer.tokens.empty() || offer.tokens.size() > kMaxTokens) {
     return MakeError(ErrorCode::kInvalidArgument,
@@ -139,6 +141,7 @@ Status StagedOffer::GatherInto(std::uint32_t index, const PagedCache& cache,
 void StagedOffer::AddFrame(std::uint32_t index, std::shared_ptr<const ReadyFrame> frame) {
   const std::lock_guard lock(mutex_);
   if (ended()) return;
+  Use();
   ++report_.frames;
   report_.lossless_fallbacks += frame->fell_back ? 1 : 0;
   report_.wire_bytes += frame->payload.size();

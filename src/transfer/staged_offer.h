@@ -84,7 +84,7 @@ class StagedOffer {
   // False if it has ended before. Readers wake up with `error`; frames are dropped.
   bool End(const Error& error);
   [[nodiscard]] bool ended() const { return ended_.load(std::memory_order_acquire); }
-  // When it was last staged, read or begun.
+  // When it was begun, or something of it was last staged, encoded or sent.
   [[nodiscard]] Clock::time_point last_use() const;
   [[nodiscard]] OfferReport Report() const;
 

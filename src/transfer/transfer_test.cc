@@ -174,6 +174,34 @@ TEST(Transfer, ValuesThatNoLossyStageTakesGoAsTheyAre) {
   EXPECT_EQ(pair.AwaitOffer("a").lossless_fallbacks, 1U);
 }
 
+// Caches of fp8 or of opaque bytes pass bit for bit.
+TEST(Transfer, BytesOfAnyDTypeAreCarried) {
+  for (const DType dtype : {DType::kFloat8E4M3FN, DType::kFloat8E5M2FNUZ, DType::kUint8,
+                            DType::kBFloat16, DType::kFloat32}) {
+    TransferSetup setup = SmallSetup();
+    setup.geometry.dtype = dtype;
+    TransferPair pair(std::move(setup));
+    // Random bytes, of which some are NaN.
+    for (std::size_t i = 0; i < pair.source.bytes().size(); ++i) {
+      pair.source.bytes()[i] = static_cast<std::byte>(i * 2654435761U >> 13);
+    }
+    for (const char* profile : {"none", "lossless"}) {
+      const auto request = pair.NewRequest(profile, 100);
+      pair.Begin(request, profile);
+      pair.StageAll(request);
+      pair.Fetch(pair.FetchOf(request));
+      const FetchReport report = pair.Await(profile);
+      ASSERT_FALSE(report.error.has_value()) << report.error->message;
+      EXPECT_TRUE(pair.Sent(request) == pair.Received(request)) << DTypeName(dtype);
+      EXPECT_EQ(report.raw_bytes, 100U * 3 * 2 * 2 * 16 * DTypeBytes(dtype));
+    }
+    if (dtype != DType::kUint8) continue;
+    const auto begun = pair.sender->Begin("lossy", {kLossy, SomeTokens(100)});
+    ASSERT_FALSE(begun.has_value());  // at once, not with its first frame
+    EXPECT_EQ(begun.error().code, ErrorCode::kInvalidArgument);
+  }
+}
+
 // A frame of one token is smaller raw than with ranges and tables.
 TEST(Transfer, FramesThatWouldGrowGoAsTheyAre) {
   TransferSetup setup = SmallSetup(1);
