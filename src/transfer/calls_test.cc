@@ -114,7 +114,7 @@ TEST(TransferCalls, FetchesAreChecked) {
 TEST(TransferCalls, TokensMustBeTheSame) {
   const std::string folder = ::testing::TempDir() + "kvserve-transfer-tokens-";
   const auto file = [&](const std::string& text) {
-    const std::string path = folder + text;
+    std::string path = folder + text;
     std::filesystem::remove(path);
     std::ofstream(path) << text;
     std::filesystem::permissions(path, std::filesystem::perms::owner_read);

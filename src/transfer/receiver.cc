@@ -281,7 +281,7 @@ Status Receiver::Transfer(const FetchPtr& fetch) {
     fetch->report().queue_s = SecondsSince(fetch->begun());
     bool started = false;
     bool in_order = false;
-    const Status status =
+    Status status =
         RunFetchTransfer(resources, fetch, *peer->connection, next_transfer_++, started, in_order);
     if (in_order) pool->Return(std::move(peer->connection));
     // A connection that had been idle may have died unnoticed; that is not yet the sender's

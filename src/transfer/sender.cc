@@ -163,7 +163,7 @@ Status Sender::Stage(std::string_view ticket, std::span<const BlockTable> tables
     return MakeError(ErrorCode::kInvalidArgument, "the ticket is not known");
   }
   KVSERVE_TRY(CheckStage(tables, tokens, first_layer, layers, **offer));
-  const Status reserved = (*offer)->Reserve(tokens, first_layer, layers, budget_);
+  Status reserved = (*offer)->Reserve(tokens, first_layer, layers, budget_);
   if (!reserved) {
     if (reserved.error().code != ErrorCode::kResourceExhausted) return reserved;
     tickets_.End(**offer, OfferOutcome::kFailed, reserved.error());
