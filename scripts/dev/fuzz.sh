@@ -43,16 +43,17 @@ fuzz_runs() {
 
 # Every decoder RUNS times, then everything that was found under the sanitizers.
 fuzz_volume() {
-  local runs=$1 kind name target
+  local runs=$1 kind name target stages
+  stages=$(build/fuzz-volume/bin/kvserve stages --json | "$BASE_PYTHON" -c '
+import json, sys
+for stage in json.load(sys.stdin)["stages"]:
+    print(stage["kind"], stage["name"])') || die 'the stages could not be listed'
   while read -r kind name; do
     case $kind in
       codec) fuzz_runs "$runs" codec "codec-$name" ;;
       *) fuzz_runs "$runs" plane "$kind-$name" ;;
     esac
-  done < <(build/fuzz-volume/bin/kvserve stages --json | "$BASE_PYTHON" -c '
-import json, sys
-for stage in json.load(sys.stdin)["stages"]:
-    print(stage["kind"], stage["name"])')
+  done <<<"$stages"
   for target in frame message calibration; do fuzz_runs "$runs" "$target"; done
   for target in codec plane frame message calibration; do
     step "replay $target under the sanitizers" quietly "fuzz-replay-$target" \

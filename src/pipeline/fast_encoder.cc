@@ -76,6 +76,7 @@ Status FastEncoder::CodePiece(SymbolWriter& writer, std::size_t index, Arena& sc
   const StageTimer timer(clock_, ClockSlot::kCodec);
   {
     const std::lock_guard lock(deciding_);
+    // Counted afterwards: what has thrown is decided again, or others would code it undecided.
     for (; decided_ <= index; ++decided_) writer.Decide(decided_);
   }
   writer.Code(index, scratch);

@@ -24,7 +24,8 @@ namespace kvserve {
 // frame, so that frames of shapes that it has seen take none from the system. One thread at a time.
 class FastEncoder {
  public:
-  // As EncodePlanes, with the same bytes and errors. `frame` has an arena, which is reset, and
+  // As EncodePlanes, with the same bytes and errors (but that of a codec which refuses to begin, as
+  // for a version that is only decoded, comes first). `frame` has an arena, which is reset, and
   // workers. Scratch memory: one byte per symbol, and per thread the floats of a plane.
   [[nodiscard]] Status Encode(const Chain& chain, const ConstKvView& view,
                               const FrameContext& frame, CodedSections& out,

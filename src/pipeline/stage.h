@@ -329,7 +329,8 @@ class SymbolWriter {
   [[nodiscard]] virtual std::span<const SymbolPiece> pieces() const = 0;
   // Once per plane, as soon as its symbols are there.
   [[nodiscard]] virtual Status Count(std::size_t plane) = 0;
-  // Once per piece in coding order, one at a time; all planes up to its last have been counted.
+  // In coding order, one at a time, when all planes up to the piece's last have been counted. Once
+  // per piece; again for the same piece after an exception.
   virtual void Decide(std::size_t piece) = 0;
   // Once per piece that has been decided.
   virtual void Code(std::size_t piece, Arena& scratch) = 0;

@@ -156,10 +156,12 @@ Status RunCalibrate(const Arguments& arguments, const Invocation& invocation) {
   // Usage and data first: neither may cost the loading of a model.
   KVSERVE_ASSIGN(CalibrationOptions options, OptionsOf(arguments));
   KVSERVE_TRY(CheckOutputIsNoInput(arguments.output, {arguments.model}));
-  for (const auto& inputs : {arguments.data, arguments.profiles}) {
-    for (const std::string& path : inputs) {
-      KVSERVE_TRY(CheckOutputIsNoInput(arguments.output, {path}));
-    }
+  for (const std::string& path : arguments.data) {
+    KVSERVE_TRY(CheckOutputIsNoInput(arguments.output, {path}));
+  }
+  for (const std::string& profile : arguments.profiles) {
+    if (!NamesProfileFile(profile)) continue;
+    KVSERVE_TRY(CheckOutputIsNoInput(arguments.output, {profile}));
   }
   KVSERVE_ASSIGN(auto files, ReadCalibrationFiles(arguments.data, arguments.limit));
   const bool texts = std::ranges::any_of(files, [](const auto& file) { return !file.kv; });

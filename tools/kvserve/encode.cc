@@ -77,8 +77,9 @@ void Warn(const Profile& profile, const CodecReport& report) {
 Status RunEncode(const Arguments& arguments, const Invocation& invocation) {
   // Usage first: a wrong profile must not cost the reading of a large file.
   KVSERVE_ASSIGN(const std::uint32_t frame_tokens, ParseFrameTokens(arguments.frame_tokens));
-  KVSERVE_TRY(CheckOutputIsNoInput(
-      arguments.output, {arguments.input, arguments.codec.calibration, arguments.profile}));
+  const std::string profile_file = NamesProfileFile(arguments.profile) ? arguments.profile : "";
+  KVSERVE_TRY(CheckOutputIsNoInput(arguments.output,
+                                   {arguments.input, arguments.codec.calibration, profile_file}));
   KVSERVE_ASSIGN(const Profile profile, LoadProfile(arguments.profile));
   KVSERVE_ASSIGN(const CodecOptions codec, LoadCodecOptions(arguments.codec));
   KVSERVE_ASSIGN(FrameEncoder encoder, FrameEncoder::Create(profile, codec));

@@ -100,11 +100,12 @@ Result<Profile> ParseFile(const std::vector<std::byte>& bytes) {
 
 }  // namespace
 
+bool NamesProfileFile(const std::string& argument) {
+  return argument.find('/') != std::string::npos || std::string_view(argument).ends_with(".json");
+}
+
 Result<Profile> LoadProfile(const std::string& argument) {
-  const std::string_view ending = ".json";
-  const bool file =
-      argument.find('/') != std::string::npos || std::string_view(argument).ends_with(ending);
-  if (!file) return ParseChecked(argument);
+  if (!NamesProfileFile(argument)) return ParseChecked(argument);
   KVSERVE_ASSIGN(const auto bytes, ReadFile(argument, kMaxFileBytes));
   auto profile = ParseFile(bytes);
   if (!profile) return MakeError(profile.error().code, argument + ": " + profile.error().message);

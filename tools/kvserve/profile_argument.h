@@ -15,6 +15,9 @@ namespace kvserve::tool {
 // kBadInput when the file cannot be read.
 [[nodiscard]] Result<Profile> LoadProfile(const std::string& argument);
 
+// Whether LoadProfile reads a file.
+[[nodiscard]] bool NamesProfileFile(const std::string& argument);
+
 inline constexpr const char* kProfileHelp =
     "Short form such as 'hadamard|uniform:k_levels=16,v_levels=8|rans', a preset (none, lossless), "
     "or a JSON file";
