@@ -78,8 +78,9 @@ class KvSender {
 
   [[nodiscard]] virtual std::string address() const = 0;  // with the real port
 
-  // Opens `ticket` (1..256 bytes, never used before). kInvalidArgument: a profile that does not parse
-  // or cannot code the cache's dtype, no tokens, ticket in use or used before; kResourceExhausted.
+  // Opens `ticket` (1..256 bytes, never used before). kInvalidArgument: a profile that does not
+  // parse or cannot code the cache's dtype, no tokens, ticket in use or used before;
+  // kResourceExhausted.
   [[nodiscard]] virtual Status Begin(std::string_view ticket, Offer offer) = 0;
 
   // The KV of `tokens` in layers [first_layer, first_layer + layers) is in the request's blocks:

@@ -1,8 +1,6 @@
-// Speed of the kernels in bytes of their larger side per second, with memcpy, LZ4 and zstd beside.
+// Speed of the kernels in bytes of their larger side per second, with memcpy beside.
 // KVSERVE_ISA pins the instruction set.
 #include <benchmark/benchmark.h>
-#include <lz4.h>
-#include <zstd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -15,41 +13,20 @@
 #include "kernels/convert/finite_convert.h"
 #include "kernels/exponents/exponents.h"
 #include "kernels/hadamard/hadamard.h"
-#include "kernels/histogram/histogram.h"
 #include "kernels/minmax/minmax.h"
 #include "kernels/quantize/quantize.h"
 #include "kernels/quantize/uniform_plane.h"
-#include "kernels/rans/rans.h"
 #include "kernels/strided_copy/strided_copy.h"
+#include "kernels/testing/bench_plane.h"
 
 namespace kvserve {
 namespace {
 
-// One plane of a 256-token frame: 8 heads of 128.
-constexpr std::size_t kColumns = 1024;
-constexpr std::size_t kValues = 256 * kColumns;
-
-std::vector<float> Floats() {
-  std::mt19937 random(1);
-  std::normal_distribution<float> normal;
-  std::vector<float> values(kValues);
-  for (float& value : values) value = normal(random);
-  return values;
-}
-
-std::vector<std::uint8_t> Symbols(std::uint32_t alphabet) {
-  const auto values = Floats();
-  std::vector<std::uint8_t> symbols(kValues);
-  for (std::size_t i = 0; i < kValues; ++i) {
-    const float level = std::round((values[i] / 7.6F + 0.5F) * static_cast<float>(alphabet - 1));
-    symbols[i] = static_cast<std::uint8_t>(std::clamp(level, 0.0F, alphabet - 1.0F));
-  }
-  return symbols;
-}
-
-void SetBytes(benchmark::State& state, std::size_t bytes) {
-  state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations() * bytes));
-}
+using testing::Floats;
+using testing::kColumns;
+using testing::kValues;
+using testing::SetBytes;
+using testing::Symbols;
 
 void Memcpy(benchmark::State& state) {
   const auto from = Floats();
@@ -350,112 +327,6 @@ void CopySymbols(benchmark::State& state) {
   SetBytes(state, kValues);
 }
 BENCHMARK(CopySymbols);
-
-// Sets of symbols to code: a bell over 8 or 16 levels, 30 that occur of 256, and all of 256.
-void Alphabets(benchmark::internal::Benchmark* b) {
-  b->Arg(8)->Arg(16)->Arg(30)->Arg(256);
-}
-
-void Count(benchmark::State& state) {
-  const auto alphabet = static_cast<std::uint32_t>(state.range(0));
-  const auto symbols = Symbols(alphabet);
-  for (auto _ : state) benchmark::DoNotOptimize(CountSymbols(symbols, alphabet));
-  SetBytes(state, kValues);
-}
-BENCHMARK(Count)->Apply(Alphabets);
-
-void Normalise(benchmark::State& state) {
-  const auto counts = CountSymbols(Symbols(static_cast<std::uint32_t>(state.range(0))));
-  for (auto _ : state) benchmark::DoNotOptimize(NormaliseCounts(counts));
-}
-BENCHMARK(Normalise)->Apply(Alphabets);
-
-// A plane as one part, with all lanes.
-struct RansSample {
-  explicit RansSample(std::uint32_t alphabet)
-      : symbols(Symbols(alphabet)),
-        table(NormaliseCounts(CountSymbols(symbols))),
-        scratch(RansScratchWords(CodeLength(CountSymbols(symbols), table), kValues,
-                                 kMaxRansLanesLog2)) {}
-  std::span<const std::byte> Encode() {
-    const RansPart part{symbols, &table};
-    return RansEncode(std::span(&part, 1), kMaxRansLanesLog2, RansLayout::kAlias, scratch);
-  }
-  std::vector<std::uint8_t> symbols;
-  RansTable table;
-  std::vector<std::uint16_t> scratch;
-};
-
-void RansEncoding(benchmark::State& state) {
-  RansSample sample(static_cast<std::uint32_t>(state.range(0)));
-  std::size_t bytes = 0;
-  for (auto _ : state) bytes = sample.Encode().size();
-  SetBytes(state, kValues);
-  state.counters["ratio"] = static_cast<double>(kValues) / static_cast<double>(bytes);
-}
-BENCHMARK(RansEncoding)->Apply(Alphabets);
-
-void RansDecoding(benchmark::State& state) {
-  RansSample sample(static_cast<std::uint32_t>(state.range(0)));
-  const auto bytes = sample.Encode();
-  std::vector<std::uint8_t> decoded(kValues);
-  const MutableRansPart out{decoded, &sample.table};
-  const auto decode = [&] {
-    return RansDecode(bytes, kMaxRansLanesLog2, RansLayout::kAlias, std::span(&out, 1));
-  };
-  if (!decode() || decoded != sample.symbols) return state.SkipWithError("wrong symbols");
-  for (auto _ : state) benchmark::DoNotOptimize(decode());
-  SetBytes(state, kValues);
-}
-BENCHMARK(RansDecoding)->Apply(Alphabets);
-
-void Lz4(benchmark::State& state) {
-  const auto symbols = Symbols(static_cast<std::uint32_t>(state.range(0)));
-  std::vector<char> out(static_cast<std::size_t>(LZ4_compressBound(kValues)));
-  int bytes = 0;
-  for (auto _ : state) {
-    bytes = LZ4_compress_default(reinterpret_cast<const char*>(symbols.data()), out.data(), kValues,
-                                 static_cast<int>(out.size()));
-  }
-  SetBytes(state, kValues);
-  state.counters["ratio"] = static_cast<double>(kValues) / bytes;
-}
-BENCHMARK(Lz4)->Apply(Alphabets);
-
-void Lz4Decoding(benchmark::State& state) {
-  auto symbols = Symbols(static_cast<std::uint32_t>(state.range(0)));
-  std::vector<char> packed(static_cast<std::size_t>(LZ4_compressBound(kValues)));
-  const int bytes = LZ4_compress_default(reinterpret_cast<const char*>(symbols.data()),
-                                         packed.data(), kValues, static_cast<int>(packed.size()));
-  for (auto _ : state) {
-    benchmark::DoNotOptimize(LZ4_decompress_safe(
-        packed.data(), reinterpret_cast<char*>(symbols.data()), bytes, kValues));
-  }
-  SetBytes(state, kValues);
-}
-BENCHMARK(Lz4Decoding)->Apply(Alphabets);
-
-void Zstd1(benchmark::State& state) {
-  const auto symbols = Symbols(static_cast<std::uint32_t>(state.range(0)));
-  std::vector<char> out(ZSTD_compressBound(kValues));
-  std::size_t bytes = 0;
-  for (auto _ : state) bytes = ZSTD_compress(out.data(), out.size(), symbols.data(), kValues, 1);
-  SetBytes(state, kValues);
-  state.counters["ratio"] = static_cast<double>(kValues) / static_cast<double>(bytes);
-}
-BENCHMARK(Zstd1)->Apply(Alphabets);
-
-void Zstd1Decoding(benchmark::State& state) {
-  auto symbols = Symbols(static_cast<std::uint32_t>(state.range(0)));
-  std::vector<char> packed(ZSTD_compressBound(kValues));
-  packed.resize(ZSTD_compress(packed.data(), packed.size(), symbols.data(), kValues, 1));
-  for (auto _ : state) {
-    benchmark::DoNotOptimize(
-        ZSTD_decompress(symbols.data(), kValues, packed.data(), packed.size()));
-  }
-  SetBytes(state, kValues);
-}
-BENCHMARK(Zstd1Decoding)->Apply(Alphabets);
 
 }  // namespace
 }  // namespace kvserve

@@ -26,8 +26,8 @@ void LoadFloats(const ConstPlaneView& plane, std::span<float> out);
 [[nodiscard]] bool StoreRows(std::span<const float> values, const PlaneView& plane,
                              std::uint32_t first_token, std::uint32_t tokens);
 
-// Asks for the memory of such rows ahead of LoadRows or StoreRows, which otherwise wait for it: work
-// between two tiles lets the hardware forget the stream. Rows beyond the plane are left out.
+// Asks for the memory of such rows ahead of LoadRows or StoreRows, which otherwise wait for it:
+// work between two tiles lets the hardware forget the stream. Rows beyond the plane are left out.
 void FetchRows(const ConstPlaneView& plane, std::uint32_t first_token, std::uint32_t tokens);
 void FetchRows(const PlaneView& plane, std::uint32_t first_token, std::uint32_t tokens);
 

@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "base/buffer_pool.h"
+#include "net/peer_pool.h"
 #include "runtime/engine_worker.h"
 #include "runtime/kv_receiver.h"
 #include "runtime/metrics.h"
-#include "net/peer_pool.h"
 #include "runtime/sampler.h"
 #include "runtime/sequence_gate.h"
 

@@ -6,10 +6,10 @@
 #include <thread>
 #include <utility>
 
+#include "base/bounded_queue.h"
 #include "base/try.h"
 #include "kvserve/codec.h"
 #include "net/messages.h"
-#include "base/bounded_queue.h"
 #include "runtime/chunk_plan.h"
 
 namespace kvserve {

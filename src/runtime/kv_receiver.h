@@ -7,9 +7,9 @@
 #include <span>
 #include <string>
 
+#include "base/buffer_pool.h"
 #include "kvserve/calibration.h"
 #include "net/connection.h"
-#include "base/buffer_pool.h"
 #include "runtime/engine_worker.h"
 #include "runtime/request_scope.h"
 

@@ -5,10 +5,10 @@
 #include <cstdint>
 #include <memory>
 
+#include "base/buffer_pool.h"
 #include "kvserve/calibration.h"
 #include "net/connection.h"
 #include "net/messages.h"
-#include "base/buffer_pool.h"
 #include "runtime/engine_worker.h"
 #include "runtime/metrics.h"
 #include "runtime/request_scope.h"

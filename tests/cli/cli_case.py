@@ -39,7 +39,7 @@ class CliCase(unittest.TestCase):
     def run_tool(self, *arguments, env=None):
         return subprocess.run([str(settings.binary), *map(str, arguments)], cwd=self.folder,
                               stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                              timeout=120, check=False, preexec_fn=limit_memory, env=env)
+                              timeout=600, check=False, preexec_fn=limit_memory, env=env)
 
     def succeed(self, *arguments) -> str:
         """Standard output of a run that must succeed and say nothing else, but that frames of a
