@@ -48,7 +48,7 @@ class Settings(unittest.TestCase):
         self.assertNotIn("frame_tokens=256 (set)", line)
 
     def test_the_documentation_lists_the_schema(self):
-        text = (Path(__file__).parents[2] / "docs" / "VLLM.md").read_text(encoding="utf-8")
+        text = (Path(__file__).parents[3] / "docs" / "VLLM.md").read_text(encoding="utf-8")
         for name, key in SCHEMA.items():
             default = f"`{key.default}`" if key.default != "" else "empty"
             self.assertIn(f"| `{name}` | {default} | {key.unit} | {key.range} | {key.help} |", text)
