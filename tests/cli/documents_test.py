@@ -84,9 +84,9 @@ class DocumentsTest(cli_case.CliCase):
     def test_dev_verbs_exist(self):
         usage = subprocess.run([str(ROOT / "dev")], capture_output=True, text=True, check=True,
                                timeout=60).stdout
-        verbs = re.findall(r"^  ([a-z]+) ", usage, re.MULTILINE)
+        verbs = re.findall(r"^  ([a-z-]+) ", usage, re.MULTILINE)
         for document in DOCUMENTS:
-            for verb in re.findall(r"(?:^|`)\./dev ([a-z]+)", document.read_text(), re.MULTILINE):
+            for verb in re.findall(r"(?:^|`)\./dev ([a-z-]+)", document.read_text(), re.MULTILINE):
                 self.assertIn(verb, verbs, document.name)
 
     def test_links_lead_somewhere(self):
