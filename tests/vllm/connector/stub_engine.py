@@ -9,6 +9,7 @@ import json
 import os
 import tempfile
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
@@ -69,12 +70,16 @@ class StubEngine:
 
     def __init__(self, transfer: KVTransferConfig | None, *, blocks: int = 64,
                  block_tokens: int = 16, batch_tokens: int = 512, layers: int = LAYERS,
-                 heads: int = HEADS, dtype: torch.dtype = torch.bfloat16):
+                 heads: int = HEADS, dtype: torch.dtype = torch.bfloat16,
+                 cache_dtype: str = "auto", scale: float = 1.0):
+        """cache_dtype "fp8": 8-bit floats with this static scale in every layer."""
         init_none_hash(sha256)
+        self._element = torch.float8_e4m3fn if cache_dtype == "fp8" else dtype
         self.layers, self.heads, self.block_tokens, self.dtype = layers, heads, block_tokens, dtype
         self._folder = tempfile.TemporaryDirectory()
         write_model_config(self._folder.name, layers, heads)
-        cache = CacheConfig(block_size=block_tokens, enable_prefix_caching=True)
+        cache = CacheConfig(block_size=block_tokens, enable_prefix_caching=True,
+                            cache_dtype=cache_dtype)
         cache.num_gpu_blocks = blocks
         config = VllmConfig(
             model_config=ModelConfig(model=self._folder.name, skip_tokenizer_init=True,
@@ -85,11 +90,15 @@ class StubEngine:
                                              max_model_len=4096, is_encoder_decoder=False,
                                              enable_chunked_prefill=True))
         self.names = [f"model.layers.{layer}.self_attn.attn" for layer in range(layers)]
+        for name in self.names:
+            config.compilation_config.static_forward_context[name] = SimpleNamespace(
+                _k_scale_float=scale, _v_scale_float=scale)
+        stored = torch.uint8 if cache_dtype == "fp8" else dtype
         spec = FullAttentionSpec(block_size=block_tokens, num_kv_heads=heads, head_size=DIM,
-                                 dtype=dtype)
+                                 dtype=stored)
         kv_config = KVCacheConfig(num_blocks=blocks, kv_cache_tensors=[],
                                   kv_cache_groups=[KVCacheGroupSpec(self.names, spec)])
-        self.caches = {name: torch.zeros((blocks, heads, block_tokens, 2 * DIM), dtype=dtype)
+        self.caches = {name: torch.zeros((blocks, heads, block_tokens, 2 * DIM), dtype=stored)
                        for name in self.names}
         self.scheduler = Scheduler(
             vllm_config=config, kv_cache_config=kv_config, block_size=block_tokens,
@@ -224,7 +233,7 @@ class StubEngine:
     def kv_of(self, layer: int, position: int, token: int) -> tuple[torch.Tensor, torch.Tensor]:
         seed = (layer * 8192 + position) * VOCABULARY + token
         draw = torch.randn((2, self.heads, DIM), generator=torch.Generator().manual_seed(seed))
-        keys, values = draw.to(self.dtype)
+        keys, values = draw.to(self._element).view(self.caches[self.names[0]].dtype)
         return keys, values
 
     def planes(self, layer: int, block: int) -> tuple[torch.Tensor, torch.Tensor]:

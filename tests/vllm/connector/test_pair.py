@@ -140,6 +140,28 @@ class Exact(PairTest):
             self.assertEqual(engine.free_blocks(), engine.free_at_start)
 
 
+class EightBits(PairTest):
+    """Caches of 8-bit floats pass byte for byte, whatever profile is the default."""
+
+    FP8 = {"cache_dtype": "fp8", "block_tokens": 32}
+
+    def test_passed_without_loss(self):
+        pair = self.pair(LOSSY, prefill=self.FP8, decode=self.FP8)
+        prompt = prompt_of(200)
+        answer = pair.ask(prompt)
+        self.assertEqual(answer.tokens, single_answer(prompt, **self.FP8))
+        said = answer.params["kvserve"]
+        self.assertEqual((said["profile"], said["reason"], said["error"]),
+                         ("lossless", "8_bit_cache", None))
+
+    def test_other_scales_are_refused(self):
+        pair = self.pair(prefill=self.FP8, decode={**self.FP8, "scale": 0.5})
+        prompt = prompt_of(100)
+        answer = pair.ask(prompt)
+        self.assertEqual(answer.tokens, single_answer(prompt, **self.FP8))
+        self.assertRegex(answer.params["kvserve"]["error"], "model fingerprint")
+
+
 class Lossy(PairTest):
     def test_kv_is_close_and_smaller(self):
         pair = self.pair(LOSSY)
