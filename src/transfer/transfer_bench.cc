@@ -74,5 +74,5 @@ int Run(const std::string& profile, double pace_bytes_per_s) {
 
 int main(int argc, char** argv) {
   return kvserve::testing::Run(argc > 1 ? argv[1] : "none",
-                               argc > 2 ? std::atof(argv[2]) * 1e6 : 0.0);
+                               argc > 2 ? std::strtod(argv[2], nullptr) * 1e6 : 0.0);
 }

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <system_error>
+#include <utility>
 
 namespace kvserve::tool {
 
@@ -9,8 +10,9 @@ Status CheckOutputIsNoInput(const std::string& output, std::initializer_list<std
   for (const std::string& input : inputs) {
     std::error_code unknown;  // one of them does not exist: then they are not the same
     if (!std::filesystem::equivalent(input, output, unknown) || unknown) continue;
-    return MakeError(ErrorCode::kInvalidArgument,
-                     "output " + output + " is the input " + input + ": it would be replaced");
+    std::string message = "output " + output;
+    message.append(" is the input ").append(input).append(": it would be replaced");
+    return MakeError(ErrorCode::kInvalidArgument, std::move(message));
   }
   return {};
 }
