@@ -46,7 +46,7 @@ class BudgetExceededError(KVServeError):
     code, name = 6, "budget_exceeded"
 
 
-class UnsupportedError(KVServeError, NotImplementedError):
+class UnsupportedError(KVServeError):
     """Well-formed, but this build does not do it: version, dtype, stage."""
 
     code, name = 7, "unsupported"

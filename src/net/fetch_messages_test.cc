@@ -7,9 +7,14 @@
 
 #include "net/messages.h"
 #include "net/testing/allocation_watch.h"
+#include "net/testing/message_rows.h"
 
 namespace kvserve {
 namespace {
+
+using testing::Encoded;
+using testing::MakeRow;
+using testing::MessageRow;
 
 using Bytes = std::vector<std::byte>;
 
@@ -24,30 +29,7 @@ FetchStarted SampleStarted() {
   return {256, 8, 16, "hadamard|uniform:k_levels=16,v_levels=8|rans"};
 }
 
-template <typename T>
-Bytes Encoded(const T& message) {
-  Bytes bytes;
-  EXPECT_TRUE(Encode(message, bytes).has_value());
-  return bytes;
-}
-
-struct Row {
-  std::string name;
-  Bytes bytes;
-  std::function<Result<Bytes>(std::span<const std::byte>)> decode_and_encode;
-};
-
-template <typename T>
-Row MakeRow(std::string name, const T& sample, Result<T> (*decode)(std::span<const std::byte>)) {
-  return {std::move(name), Encoded(sample),
-          [decode](std::span<const std::byte> bytes) -> Result<Bytes> {
-            auto message = decode(bytes);
-            if (!message) return tl::unexpected<Error>(message.error());
-            return Encoded(*message);
-          }};
-}
-
-std::vector<Row> Rows() {
+std::vector<MessageRow> Rows() {
   return {MakeRow("order", SampleOrder(), DecodeFetchOrder),
           MakeRow("started", SampleStarted(), DecodeFetchStarted),
           MakeRow("release", TicketRelease{"cmpl-1234"}, DecodeTicketRelease)};
@@ -61,7 +43,7 @@ TEST(FetchMessages, ValuesRoundTrip) {
 }
 
 TEST(FetchMessages, TruncationsAndLeftoversAreCorrupt) {
-  for (const Row& row : Rows()) {
+  for (const MessageRow& row : Rows()) {
     for (std::size_t size = 0; size < row.bytes.size() + 20; ++size) {
       if (size == row.bytes.size()) continue;
       Bytes bytes = row.bytes;
@@ -74,7 +56,7 @@ TEST(FetchMessages, TruncationsAndLeftoversAreCorrupt) {
 }
 
 TEST(FetchMessages, EveryBitFlipIsCorruptOrReadAsWritten) {
-  for (const Row& row : Rows()) {
+  for (const MessageRow& row : Rows()) {
     for (std::size_t bit = 0; bit < 8 * row.bytes.size(); ++bit) {
       Bytes bytes = row.bytes;
       bytes[bit / 8] ^= static_cast<std::byte>(1U << (bit % 8));

@@ -8,9 +8,14 @@
 #include <limits>
 
 #include "net/testing/allocation_watch.h"
+#include "net/testing/message_rows.h"
 
 namespace kvserve {
 namespace {
+
+using testing::Encoded;
+using testing::MakeRow;
+using testing::MessageRow;
 
 using Bytes = std::vector<std::byte>;
 
@@ -29,13 +34,6 @@ ChunkInfo SampleInfo() {
   return {{256, 512}, 5898240, 0.5, 0.01};
 }
 
-template <typename T>
-Bytes Encoded(const T& message) {
-  Bytes bytes;
-  EXPECT_TRUE(Encode(message, bytes).has_value());
-  return bytes;
-}
-
 Bytes EncodedChunk() {
   Bytes payload(3, std::byte{9});
   BeginChunk(payload);
@@ -44,26 +42,8 @@ Bytes EncodedChunk() {
   return payload;
 }
 
-// One row per message: valid bytes, and a decoder that returns the bytes of what it read.
-struct Row {
-  std::string name;
-  Bytes bytes;
-  std::function<Result<Bytes>(std::span<const std::byte>)> decode_and_encode;
-  bool ends_anywhere = false;  // a chunk's frame takes whatever is left
-};
-
-template <typename T>
-Row MakeRow(std::string name, const T& sample, Result<T> (*decode)(std::span<const std::byte>)) {
-  return {std::move(name), Encoded(sample),
-          [decode](std::span<const std::byte> bytes) -> Result<Bytes> {
-            auto message = decode(bytes);
-            if (!message) return tl::unexpected<Error>(message.error());
-            return Encoded(*message);
-          }};
-}
-
-std::vector<Row> Rows() {
-  std::vector<Row> rows;
+std::vector<MessageRow> Rows() {
+  std::vector<MessageRow> rows;
   rows.push_back(MakeRow("request", SampleRequest(), DecodePrefillRequest));
   rows.push_back(MakeRow("started", PrefillStarted{999, 4, 0.001}, DecodePrefillStarted));
   rows.push_back(MakeRow("end", SampleEnd(), DecodeTransferEnd));
