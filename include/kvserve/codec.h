@@ -18,10 +18,28 @@
 
 namespace kvserve {
 
+// Queries of one layer, [token, head, dim] float32 as attention uses them: after RoPE, not yet
+// divided by sqrt(dim). Query heads of one KV head are neighbours: heads is a multiple of kv_heads.
+struct QueryLayer {
+  std::uint32_t layer = 0;
+  std::uint32_t heads = 0;
+  std::uint32_t dim = 0;  // that of the layer's keys
+  std::span<const float> values;
+};
+
+// Queries of some tokens of the prompt, in and out of the frame alike. Views only; the values are
+// the caller's.
+struct QueryView {
+  TokenRange tokens;
+  std::vector<QueryLayer> layers;  // ascending
+};
+
 struct EncodeOptions {
   Fingerprint model;                // written into the frame; decoders refuse another model's
   Fingerprint key;                  // identity of the token prefix [0, tokens.end)
   std::uint32_t prompt_tokens = 0;  // length of the whole prefill; 0: not known yet
+  // For profiles with a selector that ranks keys by attention; read during the call.
+  const QueryView* queries = nullptr;
 };
 
 struct DecodeOptions {

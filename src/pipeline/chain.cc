@@ -88,6 +88,16 @@ Status CheckDomain(const std::vector<PlannedStage>& plan, ErrorCode fault) {
   return {};
 }
 
+// Weights that nothing honours would be a profile which says more than it does.
+Status CheckWeighed(const std::vector<ChainStage<Selector>>& selectors,
+                    const ChainStage<Quantizer>& quantizer, ErrorCode fault) {
+  if (selectors.empty() || quantizer.stage->honours_weights()) return {};
+  return MakeError(fault, "selector '" + std::string(selectors.front().info->name) +
+                              "' weighs tokens, and quantizer '" +
+                              std::string(quantizer.info->name) +
+                              "' codes all tokens alike; use quantizer 'mixed'");
+}
+
 template <typename Stage>
 using Factory = Result<std::unique_ptr<Stage>> (*)(const Settings&);
 
@@ -119,6 +129,20 @@ Status Chain::CheckDType(DType dtype, ProfileOrigin origin) const {
                    "quantizer '" + std::string(quantizer_.info->name) +
                        "' computes with values, and " + std::string(DTypeName(dtype)) +
                        " is opaque bytes; 'none' and 'lossless' keep them bit for bit");
+}
+
+const StageInfo* Chain::query_selector() const {
+  for (const auto& selector : selectors_) {
+    if (selector.stage->needs_queries()) return selector.info;
+  }
+  return nullptr;
+}
+
+const StageInfo* Chain::dropping_selector() const {
+  for (const auto& selector : selectors_) {
+    if (selector.stage->may_drop()) return selector.info;
+  }
+  return nullptr;
 }
 
 bool Chain::needs_feedback() const {
@@ -160,6 +184,7 @@ Result<Chain> Chain::Create(const std::vector<StageSpec>& stages, StageTable tab
         break;
     }
   }
+  KVSERVE_TRY(CheckWeighed(chain.selectors_, chain.quantizer_, fault));
   KVSERVE_TRY(chain.CheckDType(dtype, origin));
   return chain;
 }

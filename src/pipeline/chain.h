@@ -44,6 +44,9 @@ class Chain {
   [[nodiscard]] bool needs_feedback() const;
   // Frames of the chain name a calibration artefact.
   [[nodiscard]] bool needs_artefact() const { return needs_artefact_; }
+  // The first selector that needs the prompt's queries, or that may drop tokens; null when none.
+  [[nodiscard]] const StageInfo* query_selector() const;
+  [[nodiscard]] const StageInfo* dropping_selector() const;
 
  private:
   Chain() = default;

@@ -20,6 +20,7 @@
 #include "base/arena.h"
 #include "base/byte_io.h"
 #include "base/workers.h"
+#include "kvserve/codec.h"
 #include "kvserve/error.h"
 #include "kvserve/geometry.h"
 #include "kvserve/profile.h"
@@ -114,6 +115,7 @@ struct FrameContext {
   TokenRange tokens;                              // of the request; RoPE position = token index
   std::uint32_t prompt_tokens = 0;                // 0: the sender did not know
   const CalibrationArtefact* artefact = nullptr;  // set when a stage of the chain needs it
+  const QueryView* queries = nullptr;  // encoder only; set when a selector of the chain needs them
   Device device = Device::kHost;
   Stream stream;
   Arena* arena = nullptr;      // of the calling thread; kept until the frame is done
@@ -187,18 +189,25 @@ class SelectorMemory {
   virtual ~SelectorMemory() = default;
 };
 
-// Encoder only: looks at the whole raw chunk and weighs its tokens.
+// Encoder only: looks at the whole raw chunk and weighs its tokens. A weight is the relative
+// sensitivity to errors: a quantizer that honours weights gives a token 1 / sqrt(weight) times the
+// nominal step. A token of weight 0 is dropped from the plane: nothing of it is sent.
 class Selector {
  public:
   virtual ~Selector() = default;
-  // weights[p] is [token] of plane p in coding order; set to 1 by the caller, then changed by each
-  // selector of the chain in turn. `memory` is what NewMemory gave, or null for a frame on its own.
+  // weights[p] is [token] of plane p in coding order; set to 1 by the caller, then multiplied by
+  // each selector of the chain in turn; finite, at least 0. `memory` is what NewMemory gave, or
+  // null for a frame on its own.
   [[nodiscard]] virtual Status Weigh(const FrameContext& frame, const ConstKvView& view,
                                      SelectorMemory* memory,
                                      std::span<std::vector<float>> weights) const = 0;
   [[nodiscard]] virtual std::unique_ptr<SelectorMemory> NewMemory() const { return nullptr; }
   // True: FrameContext::artefact is set, and frames name it.
   [[nodiscard]] virtual bool needs_artefact() const { return false; }
+  // True: FrameContext::queries is set and has every layer of the frame, in the keys' shapes.
+  [[nodiscard]] virtual bool needs_queries() const { return false; }
+  // False: never gives weight 0, so that receivers which cannot drop tokens take its frames.
+  [[nodiscard]] virtual bool may_drop() const { return false; }
 };
 
 // A transform of each row (token) on its own, without side bytes: an executor may run it on any
@@ -292,6 +301,8 @@ class Quantizer {
 
   // True: FrameContext::artefact is set, and frames name it.
   [[nodiscard]] virtual bool needs_artefact() const { return false; }
+  // True: codes tokens by PlaneContext::token_weights. A chain has selectors only before these.
+  [[nodiscard]] virtual bool honours_weights() const { return false; }
   // Of this plane kind. Default: kCalibrated when an artefact is needed, else kUnit.
   [[nodiscard]] virtual ScaleSource scale_source(PlaneKind kind) const;
   // The same quantizer row by row, if it can (real domain); owned by this object.

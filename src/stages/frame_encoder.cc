@@ -12,6 +12,7 @@
 #include "kvserve/codec.h"
 #include "pipeline/chain.h"
 #include "pipeline/fast_encoder.h"
+#include "pipeline/frame_queries.h"
 #include "pipeline/stage_clock.h"
 #include "stages/frame_artefact.h"
 #include "stages/registry.h"
@@ -75,6 +76,7 @@ Status FrameEncoder::State::Encode(const ConstKvView& view, const EncodeOptions&
   KVSERVE_TRY(CheckInput(view));
   KVSERVE_TRY(chain.CheckDType(view.geometry->dtype, ProfileOrigin::kCaller));
   KVSERVE_TRY(CheckSplitSettings(profile, *view.geometry));
+  KVSERVE_TRY(CheckQueries(chain, view, encode.queries));
   FillHeader(view, encode, header);
   FrameContext context;
   context.geometry = view.geometry;
@@ -83,6 +85,7 @@ Status FrameEncoder::State::Encode(const ConstKvView& view, const EncodeOptions&
   context.arena = &arena;
   context.workers = &workers;
   context.clamped_values = &clamped_values;
+  if (chain.query_selector() != nullptr) context.queries = encode.queries;
   if (chain.needs_artefact()) {
     context.artefact = options.calibration.get();
     header.artefact = context.artefact->fingerprint();

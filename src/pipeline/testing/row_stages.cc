@@ -66,6 +66,8 @@ class Ranges final : public Quantizer, private RowQuantizer {
     return {};
   }
   [[nodiscard]] const RowQuantizer* rows() const override { return this; }
+  // Takes selectors, so that tests can put one before it.
+  [[nodiscard]] bool honours_weights() const override { return true; }
 
  private:
   [[nodiscard]] PlaneState* Begin(const PlaneContext& plane, PlaneShape shape) const override {

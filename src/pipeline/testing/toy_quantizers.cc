@@ -55,6 +55,8 @@ class ToyClasses final : public Quantizer {
   explicit ToyClasses(const Settings& settings)
       : step_(settings.value(1)), clip_(static_cast<int>(settings.integer(3))) {}
 
+  [[nodiscard]] bool honours_weights() const override { return true; }
+
   Status Plan(const PlaneContext& /*plane*/, DType /*dtype*/, std::uint32_t heads,
               std::uint32_t dim, SymbolPlane& symbols) const override {
     symbols.columns = heads * dim;
