@@ -91,7 +91,8 @@ class Runner:
         for tokens in (WARM_UP_TOKENS, *self.plan.prompt_tokens):
             prompt = prompts.of_length(tokens, 1)[0]
             report = cluster.client.reported(prompt, 4, policy.request | unique_salt()).report
-            if policy.profile and (report.get("profile") != policy.profile or report.get("error")):
+            if policy.profile and (report.get("profile") != policy.reported_profile
+                                   or report.get("error")):
                 self.failed(f"{policy.name}: {report}")
             self.reports[policy.name, tokens] = report
 

@@ -37,7 +37,13 @@ class Policy:
     connector: Connector | None  # none: one server does all
     request_json: str = "{}"  # added to every request
     exact: bool = True  # the tokens must be those of a single server
-    profile: str = ""  # what the connector must report
+    profile: str = ""  # what the connector must use, as anybody may spell it
+
+    @property
+    def reported_profile(self) -> str:
+        """`profile` as the connector spells it, without options at their defaults."""
+        import kvserve  # only where servers run: the rest of this package needs no build of it
+        return kvserve.Profile(self.profile).name
 
     @property
     def request(self) -> dict:

@@ -25,7 +25,8 @@ ensure_vllm_model() {
 }
 
 vllm_python() {
-  KVSERVE_PACKAGE=$PWD/build/release/python PYTHONPATH=bench "$VLLM/bin/python" -B -m vllm_pd "$@"
+  local package=$PWD/build/release/python
+  KVSERVE_PACKAGE=$package PYTHONPATH=bench:$package "$VLLM/bin/python" -B -m vllm_pd "$@"
 }
 
 # vllm_checks [ctest option...]: CMake adds them where it knows an interpreter with vLLM.
