@@ -1,4 +1,4 @@
-// The contents of a calibration artefact: statistics per channel and entropy tables per model.
+// The contents of a calibration artefact: what stages have learnt offline about one model's KV.
 #pragma once
 
 #include <array>
@@ -26,15 +26,41 @@ struct EntropyClasses {
   std::vector<std::array<std::uint16_t, 256>> frequencies;  // [class][symbol], sums are 4096
 };
 
+// Karhunen-Loeve transform (principal components) of one plane, over groups of adjacent columns
+// that are transformed together: every head on its own, or all heads at once. Keys are those before
+// RoPE (rotated back at their positions), values as they are. y = basis (x - mean) per group has
+// uncorrelated components over the calibration texts.
+struct KarhunenLoeve {
+  std::uint32_t columns = 0;    // of a group: dim, or heads * dim
+  std::vector<float> mean;      // [head * dim]
+  std::vector<float> basis;     // [group][component][column], rows orthonormal
+  std::vector<float> variance;  // [group][component], falling
+};
+
+// Of one layer's queries before RoPE, unscaled, over all positions of the texts but the first.
+struct QueryStatistics {
+  std::uint32_t heads = 0;        // query heads; query head q reads KV head q / (heads / kv_heads)
+  std::uint32_t dim = 0;          // k_dim of the layer
+  std::vector<float> mean;        // [head, dim]
+  std::vector<float> covariance;  // [head, dim, dim], symmetric
+};
+
+// What is not there is an empty vector, of all layers or of one.
 class CalibrationArtefact {
  public:
   struct Contents {
     Fingerprint model;
     KvGeometry geometry;
-    std::uint64_t tokens = 0;                   // calibrated on
-    std::string source;                         // names of the data, for people
-    std::vector<ChannelStatistics> statistics;  // [2 * layer + kind]; empty vectors: not there
-    std::vector<EntropyClasses> entropy;        // ascending alphabets
+    std::uint64_t tokens = 0;                       // calibrated on
+    std::string source;                             // names of the data, for people
+    std::vector<ChannelStatistics> statistics;      // [2 * layer + kind]; empty vectors: not there
+    std::vector<EntropyClasses> entropy;            // ascending alphabets
+    std::vector<KarhunenLoeve> klt_heads;           // [2 * layer + kind], a group per head
+    std::vector<KarhunenLoeve> klt_joint;           // [2 * layer + kind], one group of all heads
+    std::vector<QueryStatistics> query_statistics;  // [layer]
+    // [layer][kv_head], 0..1: how far back the head looks; retrieval heads have high scores,
+    // streaming heads (sinks and recent tokens) low ones. docs/CALIBRATION.md has the definition.
+    std::vector<std::vector<float>> head_scores;
   };
 
   CalibrationArtefact(Contents contents, Fingerprint fingerprint)
@@ -44,6 +70,11 @@ class CalibrationArtefact {
   [[nodiscard]] const Contents& contents() const { return contents_; }
   // Null when the artefact has none for this plane.
   [[nodiscard]] const ChannelStatistics* statistics(std::uint32_t layer, PlaneKind kind) const;
+  // Null when it has none of this plane or layer.
+  [[nodiscard]] const KarhunenLoeve* klt_heads(std::uint32_t layer, PlaneKind kind) const;
+  [[nodiscard]] const KarhunenLoeve* klt_joint(std::uint32_t layer, PlaneKind kind) const;
+  [[nodiscard]] const QueryStatistics* query_statistics(std::uint32_t layer) const;
+  [[nodiscard]] const std::vector<float>* head_scores(std::uint32_t layer) const;  // [kv_head]
   // Null when it has none for this alphabet.
   [[nodiscard]] const EntropyClasses* entropy(std::uint32_t alphabet) const;
 

@@ -6,17 +6,12 @@
 
 #include "base/try.h"
 #include "library/sections/section.h"
+#include "library/sections/section_floats.h"
 
 namespace kvserve {
 namespace {
 
 using Contents = CalibrationArtefact::Contents;
-
-// Channels of plane [2 * layer + kind]; 0 where a layer has no V plane.
-std::size_t Channels(const KvGeometry& geometry, std::size_t plane) {
-  const LayerGeometry& layer = geometry.layers[plane / 2];
-  return std::size_t{layer.kv_heads} * (plane % 2 == 0 ? layer.k_dim : layer.v_dim);
-}
 
 bool Present(const Contents& contents) {
   return std::any_of(contents.statistics.begin(), contents.statistics.end(),
@@ -31,20 +26,12 @@ void Write(const Contents& contents, ByteWriter& out) {
   }
 }
 
-Status ReadFloats(ByteReader& in, std::size_t count, std::vector<float>& out) {
-  KVSERVE_ASSIGN(const auto bytes, in.GetBytes(count * sizeof(float)));
-  out.resize(count);
-  std::copy(bytes.begin(), bytes.end(), std::as_writable_bytes(std::span(out)).begin());
-  return {};
-}
-
 Status Read(ByteReader& in, Contents& contents) {
   contents.statistics.resize(2 * contents.geometry.layers.size());
   for (std::size_t p = 0; p < contents.statistics.size(); ++p) {
-    KVSERVE_ASSIGN(const auto present, in.Get<std::uint8_t>());
-    if (present > 1) return MakeError(ErrorCode::kCorruptData, "a plane's flag is neither 0 nor 1");
-    if (present == 0) continue;
-    const std::size_t channels = Channels(contents.geometry, p);
+    KVSERVE_ASSIGN(const bool present, ReadPresent(in));
+    if (!present) continue;
+    const std::size_t channels = PlaneColumns(contents.geometry, p);
     if (channels == 0) return MakeError(ErrorCode::kCorruptData, "values of a V plane without dim");
     KVSERVE_TRY(ReadFloats(in, channels, contents.statistics[p].mean));
     KVSERVE_TRY(ReadFloats(in, channels, contents.statistics[p].scale));
@@ -83,10 +70,9 @@ Status Check(const Contents& contents) {
     return MakeError(ErrorCode::kCorruptData, "there is no plane, or not two for each layer");
   }
   for (std::size_t p = 0; p < contents.statistics.size(); ++p) {
-    if (auto status = CheckPlane(contents.statistics[p], Channels(contents.geometry, p)); !status) {
-      return MakeError(status.error().code, "layer " + std::to_string(p / 2) +
-                                                (p % 2 == 0 ? " K: " : " V: ") +
-                                                status.error().message);
+    if (auto status = CheckPlane(contents.statistics[p], PlaneColumns(contents.geometry, p));
+        !status) {
+      return MakeError(status.error().code, PlaneText(p) + status.error().message);
     }
   }
   return {};

@@ -33,5 +33,9 @@ struct CalibrationSection {
 
 [[nodiscard]] const CalibrationSection& ChannelStatisticsSection();
 [[nodiscard]] const CalibrationSection& EntropyClassesSection();
+[[nodiscard]] const CalibrationSection& KltHeadsSection();
+[[nodiscard]] const CalibrationSection& KltJointSection();
+[[nodiscard]] const CalibrationSection& QueryStatisticsSection();
+[[nodiscard]] const CalibrationSection& HeadScoresSection();
 
 }  // namespace kvserve

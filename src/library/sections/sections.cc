@@ -6,7 +6,9 @@
 namespace kvserve {
 
 std::span<const CalibrationSection> CalibrationSections() {
-  static const std::array sections = {ChannelStatisticsSection(), EntropyClassesSection()};
+  static const std::array sections = {ChannelStatisticsSection(), EntropyClassesSection(),
+                                      KltHeadsSection(),          KltJointSection(),
+                                      QueryStatisticsSection(),   HeadScoresSection()};
   return sections;
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/hash.h"
+#include "library/testing/sample_sections.h"
 
 namespace kvserve::testing {
 namespace {
@@ -51,6 +52,17 @@ ChannelStatistics Statistics(std::size_t columns) {
   return statistics;
 }
 
+constexpr std::size_t kMostKltColumns = 1024;
+
+void AddKlt(std::size_t heads, std::size_t dim, CalibrationArtefact::Contents& contents) {
+  const std::size_t all = heads * dim;
+  auto& by_head = contents.klt_heads.emplace_back();
+  auto& joint = contents.klt_joint.emplace_back();
+  if (dim == 0 || dim > kMostKltColumns) return;
+  by_head = SampleKlt(all, dim);
+  if (all <= kMostKltColumns) joint = SampleKlt(all, all);
+}
+
 }  // namespace
 
 std::shared_ptr<const CalibrationArtefact> SampleArtefact(const KvGeometry& geometry) {
@@ -63,6 +75,13 @@ std::shared_ptr<const CalibrationArtefact> SampleArtefact(const KvGeometry& geom
   for (const LayerGeometry& layer : geometry.layers) {
     contents.statistics.push_back(Statistics(std::size_t{layer.kv_heads} * layer.k_dim));
     contents.statistics.push_back(Statistics(std::size_t{layer.kv_heads} * layer.v_dim));
+    AddKlt(layer.kv_heads, layer.k_dim, contents);
+    AddKlt(layer.kv_heads, layer.v_dim, contents);
+    const auto index = static_cast<std::uint32_t>(contents.head_scores.size());
+    contents.head_scores.push_back(SampleHeadScores(index, layer.kv_heads));
+    contents.query_statistics.push_back(layer.k_dim > kMostKltColumns
+                                            ? QueryStatistics{}
+                                            : SampleQueries(2 * layer.kv_heads, layer.k_dim));
     shape.insert(shape.end(), {layer.kv_heads, layer.k_dim, layer.v_dim});
   }
   return std::make_shared<const CalibrationArtefact>(std::move(contents),

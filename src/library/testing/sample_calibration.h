@@ -5,10 +5,12 @@
 #include <cstdint>
 
 #include "library/calibration_artefact.h"
+#include "library/testing/sample_sections.h"
 
 namespace kvserve::testing {
 
-// Layers of two shapes and one single plane; no statistics for the K of layer 1.
+// Layers of two shapes and one single plane; nothing for the K of layer 1, no queries of layer 2
+// and no head scores of layer 0.
 inline CalibrationArtefact::Contents SampleCalibration() {
   CalibrationArtefact::Contents contents;
   contents.geometry.dtype = DType::kBFloat16;
@@ -32,6 +34,18 @@ inline CalibrationArtefact::Contents SampleCalibration() {
       contents.statistics[p].scale.push_back(0.125F + static_cast<float>(p + c));
     }
   }
+  contents.klt_heads.resize(8);
+  contents.klt_joint.resize(8);
+  for (std::size_t p = 0; p < 7; ++p) {  // the last is the V of a single plane
+    const LayerGeometry& layer = contents.geometry.layers[p / 2];
+    const std::size_t dim = p % 2 == 0 ? layer.k_dim : layer.v_dim;
+    if (p == 2) continue;
+    contents.klt_heads[p] = SampleKlt(layer.kv_heads * dim, dim);
+    contents.klt_joint[p] = SampleKlt(layer.kv_heads * dim, layer.kv_heads * dim);
+  }
+  contents.query_statistics = {SampleQueries(4, 4), SampleQueries(2, 4), {}, SampleQueries(3, 6)};
+  contents.head_scores = {
+      {}, SampleHeadScores(1, 2), SampleHeadScores(2, 2), SampleHeadScores(3, 1)};
   EntropyClasses four{.alphabet = 4, .frequencies = {}};
   four.frequencies.resize(2);
   four.frequencies[0] = {1024, 1024, 1024, 1024};

@@ -1,0 +1,53 @@
+// Arrays of float32 and planes by their index, as several sections have them.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/byte_io.h"
+#include "base/try.h"
+#include "kvserve/geometry.h"
+
+namespace kvserve {
+
+// Values per token of plane [2 * layer + kind]; 0 where a layer has no V plane.
+inline std::size_t PlaneColumns(const KvGeometry& geometry, std::size_t plane) {
+  const LayerGeometry& layer = geometry.layers[plane / 2];
+  return std::size_t{layer.kv_heads} * (plane % 2 == 0 ? layer.k_dim : layer.v_dim);
+}
+
+// Of one head.
+inline std::size_t PlaneDim(const KvGeometry& geometry, std::size_t plane) {
+  const LayerGeometry& layer = geometry.layers[plane / 2];
+  return plane % 2 == 0 ? layer.k_dim : layer.v_dim;
+}
+
+inline std::string PlaneText(std::size_t plane) {
+  return "layer " + std::to_string(plane / 2) + (plane % 2 == 0 ? " K: " : " V: ");
+}
+
+// Nothing is allocated before the bytes are there. `count` below 2^60.
+inline Status ReadFloats(ByteReader& in, std::size_t count, std::vector<float>& out) {
+  KVSERVE_ASSIGN(const auto bytes, in.GetBytes(count * sizeof(float)));
+  out.resize(count);
+  std::copy(bytes.begin(), bytes.end(), std::as_writable_bytes(std::span(out)).begin());
+  return {};
+}
+
+inline bool AllFinite(std::span<const float> values) {
+  return std::all_of(values.begin(), values.end(),
+                     [](float value) { return std::isfinite(value); });
+}
+
+// A flag in front of what may be there: 0 or 1.
+inline Result<bool> ReadPresent(ByteReader& in) {
+  KVSERVE_ASSIGN(const auto present, in.Get<std::uint8_t>());
+  if (present > 1) return MakeError(ErrorCode::kCorruptData, "a flag is neither 0 nor 1");
+  return present == 1;
+}
+
+}  // namespace kvserve

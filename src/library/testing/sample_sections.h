@@ -1,0 +1,59 @@
+// Made-up contents of single planes and layers, the same on every machine.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "library/calibration_artefact.h"
+
+namespace kvserve::testing {
+
+// `all` columns in groups of `columns`. The basis is a Householder reflection with its rows turned
+// by one, so that it is dense and not symmetric, and another one for each group.
+inline KarhunenLoeve SampleKlt(std::size_t all, std::size_t columns) {
+  KarhunenLoeve klt;
+  klt.columns = static_cast<std::uint32_t>(columns);
+  for (std::size_t group = 0; group * columns < all; ++group) {
+    const auto normal = [&](std::size_t i) {
+      return static_cast<double>((i * 7 + 3 + group) % 11) - 5.5;
+    };
+    double norm = 0;
+    for (std::size_t i = 0; i < columns; ++i) norm += normal(i) * normal(i);
+    for (std::size_t i = 0; i < columns; ++i) {
+      const std::size_t row = (i + 1) % columns;
+      klt.mean.push_back(static_cast<float>((i + group) % 5) / 4.0F - 0.5F);
+      klt.variance.push_back(4.0F / static_cast<float>(i + 1));
+      for (std::size_t c = 0; c < columns; ++c) {
+        const double reflected = (row == c ? 1.0 : 0.0) - 2 * normal(row) * normal(c) / norm;
+        klt.basis.push_back(static_cast<float>(reflected));
+      }
+    }
+  }
+  return klt;
+}
+
+inline QueryStatistics SampleQueries(std::uint32_t heads, std::uint32_t dim) {
+  QueryStatistics queries{.heads = heads, .dim = dim, .mean = {}, .covariance = {}};
+  for (std::uint32_t head = 0; head < heads; ++head) {
+    for (std::uint32_t i = 0; i < dim; ++i) {
+      queries.mean.push_back(static_cast<float>((i + head) % 3) - 1.0F);
+      for (std::uint32_t j = 0; j < dim; ++j) {
+        const float product = static_cast<float>((i % 3 + 1) * (j % 3 + 1)) / 64.0F;
+        queries.covariance.push_back(i == j ? 1.0F + product : product);
+      }
+    }
+  }
+  return queries;
+}
+
+// Heads alternate between streaming and retrieval.
+inline std::vector<float> SampleHeadScores(std::uint32_t layer, std::uint32_t kv_heads) {
+  std::vector<float> scores;
+  for (std::uint32_t head = 0; head < kv_heads; ++head) {
+    scores.push_back(static_cast<float>(1 + (head % 2) * 8 + (layer + head) % 4) / 16.0F);
+  }
+  return scores;
+}
+
+}  // namespace kvserve::testing
