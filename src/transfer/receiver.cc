@@ -29,6 +29,7 @@ namespace {
 
 constexpr std::uint32_t kMaxConnections = 1024;
 constexpr double kMaxSeconds = 1e6;
+constexpr double kLongestBackoffSeconds = 1.0;  // after a sender that could not be reached
 
 Status CheckOptions(const ReceiverOptions& options) {
   const auto within = [](const char* name, std::uint32_t value, std::uint32_t most) -> Status {
@@ -206,6 +207,7 @@ PeerPool* Receiver::PoolOf(const HostPort& address) {
     PeerPoolOptions options;
     options.address = address;
     options.token = token_;
+    options.max_backoff_s = kLongestBackoffSeconds;
     options.max_idle = options_.connections;
     pool = std::make_unique<PeerPool>(std::move(options), hello_);
   }

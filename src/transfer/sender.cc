@@ -88,6 +88,7 @@ class Sender final : public KvSender {
   TicketTable tickets_;
   EncodePool encoders_;
   Gatherer gatherer_;
+  IdleConnections idle_;
   std::mutex mutex_;
   std::condition_variable stop_;
   bool stopping_ = false;
@@ -97,6 +98,7 @@ class Sender final : public KvSender {
 
 Sender::~Sender() {
   tickets_.EndAll(OfferOutcome::kWithdrawn, {ErrorCode::kCancelled, "the sender is stopping"});
+  idle_.Stop();
   if (server_) server_->Stop(kStopSeconds);
   {
     const std::lock_guard lock(mutex_);
@@ -122,7 +124,7 @@ void Sender::Serve(Connection& connection) {
   connection.SetPacer(pacer_);
   const auto agreement = ServerHandshake(connection, hello_, token_, After(kHandshakeSeconds));
   if (!agreement) return connection.Finish(After(1.0));
-  RunSenderSession(tickets_, *agreement, connection);
+  RunSenderSession(tickets_, *agreement, idle_, connection);
 }
 
 Status Sender::Begin(std::string_view ticket, Offer offer) {

@@ -20,12 +20,13 @@ constexpr std::chrono::milliseconds kLookInterval{100};  // how soon a receiver'
 
 class Session {
  public:
-  Session(TicketTable& tickets, const Agreement& agreement, Connection& connection)
-      : tickets_(tickets), agreement_(agreement), connection_(connection) {}
+  Session(TicketTable& tickets, const Agreement& agreement, IdleConnections& idle,
+          Connection& connection)
+      : tickets_(tickets), agreement_(agreement), idle_(idle), connection_(connection) {}
 
   void Run() {
     Message message;
-    while (connection_.Receive(After(kIdleSeconds), kMaxFetchBytes, message)) {
+    while (idle_.Receive(connection_, After(kIdleSeconds), kMaxFetchBytes, message)) {
       if (!Take(message)) return;
     }
   }
@@ -141,6 +142,7 @@ class Session {
 
   TicketTable& tickets_;
   const Agreement& agreement_;
+  IdleConnections& idle_;
   Connection& connection_;
   std::uint64_t transfer_id_ = 0;
   bool sent_all_ = false;  // the last fetch waits for its confirmation
@@ -149,8 +151,9 @@ class Session {
 
 }  // namespace
 
-void RunSenderSession(TicketTable& tickets, const Agreement& agreement, Connection& connection) {
-  Session session(tickets, agreement, connection);
+void RunSenderSession(TicketTable& tickets, const Agreement& agreement, IdleConnections& idle,
+                      Connection& connection) {
+  Session session(tickets, agreement, idle, connection);
   session.Run();
 }
 

@@ -29,6 +29,9 @@ _DTYPES = {
     torch.float8_e4m3fn: "float8_e4m3fn",
     torch.float8_e5m2: "float8_e5m2",
 }
+# --kv-cache-dtype of caches that vLLM registers as bytes and that hold nothing but elements. Others
+# (fp8_per_token_head, ...) keep scales between them.
+_BYTE_CACHES = {"fp8": "float8_e4m3fn", "fp8_e4m3": "float8_e4m3fn", "fp8_e5m2": "float8_e5m2"}
 
 
 class UnsupportedCacheError(ValueError):
@@ -42,6 +45,7 @@ class LayerShape:
     name: str
     kv_heads: int
     head_dim: int
+    window_tokens: int  # how many of the last tokens the engine keeps; 0: all
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,8 @@ class CacheDescription:
     dtype: str
     layout: str  # a name that kvserve.PagedCache knows
     block_tokens: int
-    fingerprint: bytes  # 16 bytes: model, dtype and scales; engines with another are refused
+    facts: dict[str, str]  # what must be equal on both engines, for messages
+    fingerprint: bytes  # 16 bytes of the facts; engines with another are refused
 
 
 def lossless_only(kv_cache_dtype: str) -> str:
@@ -95,15 +100,28 @@ def _order(layer_name: str) -> tuple[int, str]:
     return extract_layer_index(layer_name), layer_name
 
 
-def window_cost(config: KVCacheConfig) -> str:
-    """For the log at start: what it costs that window layers keep all tokens; "" when nothing."""
-    windows = {name: spec for name, spec in layer_specs(config).items()
-               if getattr(spec, "sliding_window", None)}
+def window_cost(vllm_config: VllmConfig, config: KVCacheConfig) -> str:
+    """For the log at start: what it costs that window layers keep all tokens, as they do beside
+    full attention without the hybrid KV cache manager; "" when nothing."""
+    specs = list(layer_specs(config).values())
+    windows = [spec for spec in specs if isinstance(spec, FullAttentionSpec) and spec.sliding_window]
     if not windows:
         return ""
-    per_token = sum(spec.page_size_bytes / spec.block_size for spec in windows.values())
-    return (f"{len(windows)} sliding-window layers keep all tokens, not only their window: "
-            f"{per_token:.0f} bytes per token more of KV cache")
+    # Layers of one shape have one spec, which says that some of them are windows, not which.
+    kinds = getattr(vllm_config.model_config.hf_text_config, "layer_types", None) or []
+    count = kinds.count("sliding_attention") if len(kinds) == len(specs) else 0
+    per_token = sum(spec.page_size_bytes / spec.block_size for spec in windows[:count or None])
+    up_to = "" if count else "up to "
+    return (f"{up_to}{count or len(windows)} sliding-window layers keep and send all tokens, not "
+            "only their window, since the connector does not support the hybrid KV cache manager: "
+            f"per token beyond the window {up_to}{per_token:.0f} bytes more of KV cache on each "
+            "rank, and as many on the wire before compression")
+
+
+def _window_tokens(spec: AttentionSpec) -> int:
+    if not isinstance(spec, SlidingWindowSpec):
+        return 0
+    return max(1, spec.sliding_window - 1 + spec.extra_retained_tokens)
 
 
 def describe_cache(vllm_config: VllmConfig, config: KVCacheConfig,
@@ -119,7 +137,8 @@ def describe_cache(vllm_config: VllmConfig, config: KVCacheConfig,
     if first.device.type != "cpu":
         raise UnsupportedCacheError(
             f"the cache is on {first.device.type}; this release transfers caches in host memory")
-    layers = [LayerShape(name, spec.num_kv_heads, spec.head_size) for name, spec in specs.items()]
+    layers = [LayerShape(name, spec.num_kv_heads, spec.head_size, _window_tokens(spec))
+              for name, spec in specs.items()]
     for shape in layers:
         tensor = tensors[shape.name]
         expected = (tensor.shape[0], shape.kv_heads, block_tokens, 2 * shape.head_dim)
@@ -131,20 +150,21 @@ def describe_cache(vllm_config: VllmConfig, config: KVCacheConfig,
             raise UnsupportedCacheError(f"the cache of {shape.name} is {tensor.dtype}, the first "
                                         f"layer's {first.dtype}")
     shape = layers[0]
+    facts = model_facts(vllm_config, dtype, model_id, list(specs))
     probe_cpu_layout(shape.kv_heads, shape.head_dim, block_tokens, vllm_config,
                      getattr(torch, dtype))
     return CacheDescription(
         tensors=[tensors[shape.name] for shape in layers], layers=layers,
         layer_index={shape.name: index for index, shape in enumerate(layers)}, dtype=dtype,
-        layout="vllm_cpu", block_tokens=block_tokens,
-        fingerprint=model_fingerprint(vllm_config, dtype, model_id, list(specs)))
+        layout="vllm_cpu", block_tokens=block_tokens, facts=facts,
+        fingerprint=fingerprint(facts))
 
 
 def _dtype_name(tensor: torch.Tensor, cache_dtype: str) -> str:
     if tensor.dtype in _DTYPES:
         return _DTYPES[tensor.dtype]
-    if tensor.dtype == torch.uint8 and cache_dtype.startswith("fp8"):
-        return "float8_e5m2" if "e5m2" in cache_dtype else "float8_e4m3fn"
+    if tensor.dtype == torch.uint8 and cache_dtype in _BYTE_CACHES:
+        return _BYTE_CACHES[cache_dtype]
     raise UnsupportedCacheError(
         f"a KV cache of {tensor.dtype} (--kv-cache-dtype {cache_dtype}) is not supported")
 
@@ -182,21 +202,41 @@ def _exact_values(shape: tuple[int, ...], seed: int) -> torch.Tensor:
     return (1 - 2.0 * (draw % 2)) * (1 + 0.5 * (draw // 2 % 2)) * 2.0 ** (draw // 4 - 3)
 
 
-def model_fingerprint(vllm_config: VllmConfig, dtype: str, model_id: str,
-                      layer_names: list[str]) -> bytes:
-    """16 bytes that are equal on two engines whose KV means the same: architecture, element type,
-    layers, quantization, scales of an 8-bit cache, and what the operator says (model_id)."""
+def model_facts(vllm_config: VllmConfig, dtype: str, model_id: str,
+                layer_names: list[str]) -> dict[str, str]:
+    """What is equal on two engines whose KV means the same, by name: as text where it is short,
+    else as a digest. The operator vouches for the weights (model_id)."""
     text = vllm_config.model_config.hf_text_config.to_dict()
     volatile = ("_name_or_path", "transformers_version", "torch_dtype", "dtype", "use_cache")
-    facts: dict[str, Any] = {
-        "config": {key: value for key, value in text.items() if key not in volatile},
-        "dtype": dtype, "layers": layer_names, "model_id": model_id,
-        "revision": vllm_config.model_config.revision,
-        "quantization": vllm_config.model_config.quantization,
-        "scales": _scales(vllm_config, layer_names) if dtype.startswith("float8") else None,
+    config = {key: value for key, value in text.items() if key not in volatile}
+    return {
+        "KV dtype": dtype,
+        "model_id": model_id,
+        "revision": str(vllm_config.model_config.revision),
+        "quantization": str(vllm_config.model_config.quantization),
+        "layers": f"{len(layer_names)} ({_digest(layer_names)})",
+        "KV scales": _digest(_scales(vllm_config, layer_names))
+        if dtype.startswith("float8") else "none",
+        "config.json": _digest(config),
     }
-    serialized = json.dumps(facts, sort_keys=True, default=str).encode()
-    return hashlib.sha256(serialized).digest()[:16]
+
+
+def fact_that_differs(theirs: Mapping[str, str], ours: Mapping[str, str]) -> str:
+    """The first fact in which the prefill engine and this one differ, in words; "" when none."""
+    for name, own in ours.items():
+        if theirs.get(name) != own:
+            return (f"the prefill engine's {name} is {theirs.get(name)!r:.200}, this engine's "
+                    f"{own!r:.200}: its KV would mean something else here")
+    return ""
+
+
+def fingerprint(facts: Mapping[str, str]) -> bytes:
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).digest()[:16]
+
+
+def _digest(value: Any) -> str:
+    text = json.dumps(value, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _scales(vllm_config: VllmConfig, layer_names: list[str]) -> list[tuple[float, float]]:

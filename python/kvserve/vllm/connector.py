@@ -69,7 +69,7 @@ class KVServeConnector(KVConnectorBase_V1):
         self._worker: WorkerHalf | None = None
         if role == KVConnectorRole.SCHEDULER:
             logger.info("KVServe settings: %s", describe(self._settings, sources))
-            if cost := window_cost(kv_cache_config):
+            if cost := window_cost(vllm_config, kv_cache_config):
                 logger.warning("KVServe: %s", cost)
             decider = Decider(self._settings, lossless_only(vllm_config.cache_config.cache_dtype))
             self._scheduler = SchedulerHalf(decider, transfer.engine_id,
@@ -100,11 +100,11 @@ class KVServeConnector(KVConnectorBase_V1):
         parallel = self._vllm_config.parallel_config
         self._worker = WorkerHalf(cache, self._settings,
                                   parallel.rank % parallel.tensor_parallel_size,
+                                  parallel.tensor_parallel_size,
                                   transfer.is_kv_producer, transfer.is_kv_consumer)
 
     def get_handshake_metadata(self) -> KVConnectorHandshakeMetadata | None:
-        address = self._working.address
-        return WorkerAddress(address) if address else None
+        return self._working.handshake
 
     def bind_connector_metadata(self, connector_metadata: KVConnectorMetadata) -> None:
         super().bind_connector_metadata(connector_metadata)
@@ -133,8 +133,8 @@ class KVServeConnector(KVConnectorBase_V1):
 
     def set_xfer_handshake_metadata(self,
                                     metadata: dict[int, KVConnectorHandshakeMetadata]) -> None:
-        self._scheduling.set_worker_addresses(
-            [metadata[rank].address for rank in sorted(metadata)])  # type: ignore[attr-defined]
+        workers = [metadata[rank] for rank in sorted(metadata)]
+        self._scheduling.set_workers([one for one in workers if isinstance(one, WorkerAddress)])
 
     def bind_kv_cache_manager(self, kv_cache_manager: KVCacheManager) -> None:
         super().bind_kv_cache_manager(kv_cache_manager)

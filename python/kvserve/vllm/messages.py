@@ -3,6 +3,7 @@ prefill engine tells the decode engine through kv_transfer_params."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,6 +44,7 @@ class FetchWork:
     request_id: str
     ticket: str
     addresses: list[str]  # [tensor-parallel rank]
+    facts: dict[str, str]  # of the prefill engine (cache_layout.model_facts)
     tokens: list[int]
     context: str
     begin: int  # tokens before it are held already
@@ -63,9 +65,10 @@ class KVServeMetadata(KVConnectorMetadata):
 
 @dataclass
 class WorkerAddress(KVConnectorHandshakeMetadata):
-    """Where a worker's sender listens."""
+    """Where a worker's sender listens, and what it says of its model."""
 
     address: str
+    facts: dict[str, str]
 
 
 @dataclass
@@ -81,12 +84,17 @@ class KVServeWorkerMetadata(KVConnectorWorkerMetadata):
             mine = self.loads.setdefault(request_id, report)
             if mine is report:
                 continue
-            for key in ("raw_bytes", "wire_bytes"):
-                mine[key] += report[key]
-            for key in ("queue_s", "wire_s", "decode_s", "total_s"):
-                mine[key] = max(mine[key], report[key])
-            mine["error"] = mine["error"] or report["error"]
+            add_report(mine, report)
         return self
+
+
+def add_report(mine: dict[str, Any], other: Mapping[str, Any]) -> None:
+    """Another rank's report of the same load; ranks end in different steps."""
+    for key in ("raw_bytes", "wire_bytes"):
+        mine[key] += other[key]
+    for key in ("queue_s", "wire_s", "decode_s", "total_s"):
+        mine[key] = max(mine[key], other[key])
+    mine["error"] = mine["error"] or other["error"]
 
 
 @dataclass
@@ -100,6 +108,7 @@ class RemoteKv:
     quality_class: str
     reason: str
     tp_size: int
+    facts: dict[str, str]
     would_be: str = ""
     version: int = PARAMS_VERSION
 
@@ -112,7 +121,8 @@ class RemoteKv:
             raise ValueError(f"kvserve version {value.get('version')!r} in kv_transfer_params, "
                              f"{PARAMS_VERSION} here: the prefill engine is another release")
         kinds = {"ticket": str, "addresses": list, "tokens": int, "profile": str,
-                 "quality_class": str, "reason": str, "tp_size": int, "would_be": str}
+                 "quality_class": str, "reason": str, "tp_size": int, "facts": dict,
+                 "would_be": str}
         for name, kind in kinds.items():
             if not isinstance(value.get(name), kind):
                 raise ValueError(f"kvserve.{name} is {value.get(name)!r} in kv_transfer_params")

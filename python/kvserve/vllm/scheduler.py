@@ -28,6 +28,8 @@ from kvserve.vllm.messages import (
     OfferStart,
     RemoteKv,
     StageWork,
+    WorkerAddress,
+    add_report,
 )
 from kvserve.vllm.stats import KVServeStats
 
@@ -80,6 +82,7 @@ class SchedulerHalf:
         self._producer = producer
         self._consumer = consumer
         self._addresses: list[str] = []
+        self._facts: dict[str, str] = {}
         self._cache_manager: KVCacheManager | None = None
         self._offers: dict[str, _Offer] = {}
         self._refused: dict[str, str] = {}  # requests that ask for what cannot be, until loaded
@@ -92,9 +95,10 @@ class SchedulerHalf:
     def bind_kv_cache_manager(self, manager: KVCacheManager) -> None:
         self._cache_manager = manager
 
-    def set_worker_addresses(self, addresses: list[str]) -> None:
+    def set_workers(self, workers: list[WorkerAddress]) -> None:
         """[tensor-parallel rank] of this engine's senders."""
-        self._addresses = addresses
+        self._addresses = [worker.address for worker in workers]
+        self._facts = workers[0].facts
 
     # Per request.
 
@@ -127,6 +131,8 @@ class SchedulerHalf:
         if load.error:
             if num_external_tokens > 0:
                 self._work.failing[request.request_id] = load.error
+            if load.remote is not None:
+                self._release(load.remote)
             return
         assert load.remote is not None
         if num_external_tokens == 0:
@@ -135,7 +141,8 @@ class SchedulerHalf:
         tokens = list(request.prompt_token_ids[: load.remote.tokens])
         self._work.fetches.append(FetchWork(
             request_id=request.request_id, ticket=load.remote.ticket,
-            addresses=load.remote.addresses, tokens=tokens, context=load.context,
+            addresses=load.remote.addresses, facts=load.remote.facts, tokens=tokens,
+            context=load.context,
             begin=len(tokens) - num_external_tokens,
             tables=[list(group) for group in blocks.get_block_ids()]))
 
@@ -166,8 +173,13 @@ class SchedulerHalf:
         if not isinstance(meta, KVServeWorkerMetadata):
             return
         for request_id, report in meta.loads.items():
-            if (load := self._loads.get(request_id)) is not None:
+            load = self._loads.get(request_id)
+            if load is None:
+                continue
+            if load.report is None:
                 load.report = report
+            else:
+                add_report(load.report, report)
 
     def take_stats(self) -> KVServeStats | None:
         if self._stats.is_empty():
@@ -220,7 +232,7 @@ class SchedulerHalf:
         remote = RemoteKv(ticket=offer.ticket, addresses=self._addresses,
                           tokens=len(offer.tokens), profile=decision.profile,
                           quality_class=decision.quality_class, reason=decision.reason,
-                          tp_size=self._tp_size, would_be=decision.would_be)
+                          tp_size=self._tp_size, facts=self._facts, would_be=decision.would_be)
         host, _, port = self._addresses[0].rpartition(":")
         params.update(do_remote_prefill=True, remote_host=host, remote_port=int(port),
                       tp_size=self._tp_size, remote_num_tokens=len(offer.tokens),

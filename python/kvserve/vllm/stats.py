@@ -15,22 +15,35 @@ from vllm.v1.metrics.utils import create_metric_per_engine
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
 
+_PER_RANK = " Per tensor-parallel rank: sum over rank for the engine."
+
 # name: (labels beyond the engine's, help)
 COUNTERS: dict[str, tuple[tuple[str, ...], str]] = {
-    "decisions": (("reason", "profile"), "Requests by the reason and the profile of their decision."),
-    "offers": (("outcome", "rank"), "Tickets of a prefill engine that have ended, by outcome."),
-    "loads": (("outcome", "rank"), "Loads of a decode engine that have ended, by outcome."),
-    "raw_bytes": (("direction", "rank"), "KV bytes in the cache's dtype, sent or received."),
-    "wire_bytes": (("direction", "rank"), "The same as frames."),
-    "codec_seconds": (("direction", "rank"), "Thread time in encoding (sent) or decoding (received)."),
-    "wire_seconds": (("rank",), "Time in which loads were receiving."),
-    "lossless_fallback_frames": (("rank",), "Frames that a profile could not code or made larger."),
+    "decisions": (("reason", "profile"),
+                  "Requests by the reason and the profile of their decision. Per engine: made once, "
+                  "for all ranks."),
+    "offers": (("outcome", "rank"),
+               "Tickets of a prefill engine that have ended, by outcome." + _PER_RANK),
+    "loads": (("outcome", "rank"),
+              "Loads of a decode engine that have ended, by outcome." + _PER_RANK),
+    "raw_bytes": (("direction", "rank"),
+                  "KV bytes in the cache's dtype, sent or received." + _PER_RANK),
+    "wire_bytes": (("direction", "rank"), "The same as frames." + _PER_RANK),
+    "codec_seconds": (("direction", "rank"),
+                      "Thread time in encoding (sent) or decoding (received)." + _PER_RANK),
+    "wire_seconds": (("rank",),
+                     "Time in which loads were receiving, summed over loads: wire_bytes received by "
+                     "it is the mean rate of one load." + _PER_RANK),
+    "lossless_fallback_frames": (("rank",),
+                                 "Frames that a profile could not code or made larger." + _PER_RANK),
 }
 HISTOGRAMS: dict[str, tuple[list[float], str]] = {
     "load_seconds": ([.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60],
-                     "From a load's start to its KV in the cache, the slowest rank."),
+                     "From a load's start to its KV in the cache. One observation per load and "
+                     "rank."),
     "load_queue_seconds": ([.001, .01, .1, .5, 1, 5, 10, 30, 60],
-                           "The part of it spent waiting for a free connection."),
+                           "The part of it spent waiting for a free connection. One observation "
+                           "per load and rank."),
 }
 
 
@@ -67,7 +80,8 @@ class KVServeStats(KVConnectorStats):
         return self
 
     def reduce(self) -> dict[str, int | float]:
-        """For the log line of an interval: totals of this engine, all ranks together."""
+        """For the log line of an interval: totals of this engine, all ranks together; rates also
+        per rank."""
         total = {name: 0.0 for name in COUNTERS}
         directions: dict[str, float] = {}
         for key, amount in self.data["counters"].items():
@@ -76,14 +90,27 @@ class KVServeStats(KVConnectorStats):
             if name in ("raw_bytes", "wire_bytes"):
                 directions[f"{name}/{labels[0]}"] = directions.get(f"{name}/{labels[0]}", 0) + amount
         raw, wire = total["raw_bytes"], total["wire_bytes"]
+        rates = self._receive_rates()
         return {
             "Requests decided": int(total["decisions"]),
             "Offers ended": int(total["offers"]),
             "Loads ended": int(total["loads"]),
             "Sent MB (all ranks)": round(directions.get("wire_bytes/sent", 0) / 1e6, 3),
             "Received MB (all ranks)": round(directions.get("wire_bytes/received", 0) / 1e6, 3),
+            "Load MB/s (mean of ranks)": round(sum(rates) / len(rates) / 1e6, 3) if rates else 0.0,
+            "Load MB/s (all ranks)": round(sum(rates) / 1e6, 3),
             "Compression ratio": round(raw / wire, 3) if wire else 0.0,
         }
+
+    def _receive_rates(self) -> list[float]:
+        """Bytes per second of one load while it receives, [rank that has received]."""
+        counters = self.data["counters"]
+        rates = []
+        for key, seconds in counters.items():
+            name, *labels = key.split("\x1f")
+            if name == "wire_seconds" and seconds > 0:
+                rates.append(counters.get(_key("wire_bytes", ("received", labels[0])), 0) / seconds)
+        return rates
 
     def is_empty(self) -> bool:
         return not self.data["counters"] and not self.data["histograms"]

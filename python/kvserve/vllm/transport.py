@@ -11,12 +11,15 @@ from kvserve.vllm.settings import Settings
 
 
 class Transport:
-    """One rank's. A producer listens from the start on; a consumer connects when it loads."""
+    """One rank's. A producer listens from the start on; a consumer connects when it loads. Ranks
+    hold other heads in the same shape: which ones is part of what both sides must state."""
 
-    def __init__(self, cache: CacheDescription, settings: Settings, rank: int, producer: bool,
-                 consumer: bool):
+    def __init__(self, cache: CacheDescription, settings: Settings, rank: int, tp_size: int,
+                 producer: bool, consumer: bool):
         self._deadline_s = settings.deadline_s
-        paged = kvserve.PagedCache(cache.tensors, cache.layout, dtype=cache.dtype)
+        self._shard = f"heads={rank}/{tp_size}\n"
+        paged = kvserve.PagedCache(cache.tensors, cache.layout, dtype=cache.dtype,
+                                   window_tokens=[layer.window_tokens for layer in cache.layers])
         calibration = kvserve.Calibration.load(settings.calibration) if settings.calibration \
             else None
         port = settings.port + rank if settings.port else 0
@@ -42,7 +45,8 @@ class Transport:
 
     def begin(self, offer: OfferStart) -> None:
         try:
-            self._sending.begin(offer.ticket, offer.profile, offer.tokens, offer.context)
+            self._sending.begin(offer.ticket, offer.profile, offer.tokens,
+                                self._shard + offer.context)
         except kvserve.KVServeError as error:
             self._failed.append(_failed_offer(offer.ticket, str(error)))
 
@@ -75,7 +79,7 @@ class Transport:
         """KVServeError when it cannot begin."""
         self._receiving.fetch(
             work.request_id, address, work.ticket, work.tokens, tables=work.tables,
-            wanted=(work.begin, len(work.tokens)), context=work.context,
+            wanted=(work.begin, len(work.tokens)), context=self._shard + work.context,
             deadline_s=self._deadline_s)
 
     def cancel(self, request_id: str) -> None:

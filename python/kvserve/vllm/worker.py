@@ -9,8 +9,14 @@ from typing import Any
 from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorTransferResults
 from vllm.logger import init_logger
 
-from kvserve.vllm.cache_layout import CacheDescription
-from kvserve.vllm.messages import FetchWork, KVServeMetadata, KVServeWorkerMetadata, StageWork
+from kvserve.vllm.cache_layout import CacheDescription, fact_that_differs
+from kvserve.vllm.messages import (
+    FetchWork,
+    KVServeMetadata,
+    KVServeWorkerMetadata,
+    StageWork,
+    WorkerAddress,
+)
 from kvserve.vllm.settings import Settings
 from kvserve.vllm.stats import KVServeStats
 from kvserve.vllm.transport import Transport
@@ -21,13 +27,15 @@ logger = init_logger(__name__)
 class WorkerHalf:
     """One per tensor-parallel rank; called by the model runner's thread alone."""
 
-    def __init__(self, cache: CacheDescription, settings: Settings, rank: int, producer: bool,
-                 consumer: bool):
+    def __init__(self, cache: CacheDescription, settings: Settings, rank: int, tp_size: int,
+                 producer: bool, consumer: bool):
         self._rank = rank
+        self._tp_size = tp_size
+        self._facts = cache.facts
         self._layer_index = cache.layer_index
         self._layers = len(cache.layer_index)
         self._group = settings.layers_per_frame or self._layers
-        self._transport = Transport(cache, settings, rank, producer, consumer)
+        self._transport = Transport(cache, settings, rank, tp_size, producer, consumer)
         self._staging: list[StageWork] = []
         self._staged_layers = 0  # of this step, from layer 0 on
         self._loading: set[str] = set()
@@ -36,9 +44,10 @@ class WorkerHalf:
         self._stats = KVServeStats()
 
     @property
-    def address(self) -> str | None:
+    def handshake(self) -> WorkerAddress | None:
         """Where this rank's sender listens; None on a pure decode engine."""
-        return self._transport.address
+        address = self._transport.address
+        return WorkerAddress(address, self._facts) if address else None
 
     # Prefill: called in this order in every step.
 
@@ -84,10 +93,13 @@ class WorkerHalf:
         for request_id, reason in work.failing.items():
             self._failed_at_once[request_id] = reason
         for addresses, ticket in work.releases:
-            self._transport.release(addresses[self._rank], ticket)
+            for address in addresses[self._rank::self._tp_size]:  # there may be more, or fewer
+                self._transport.release(address, ticket)
 
     def _start(self, fetch: FetchWork) -> None:
         try:
+            if wrong := fact_that_differs(fetch.facts, self._facts):
+                raise ValueError(wrong)
             self._transport.fetch(fetch, fetch.addresses[self._rank])
         except Exception as error:  # a load that cannot begin has failed, and no more than that
             logger.warning("request %s: %s", fetch.request_id, error)

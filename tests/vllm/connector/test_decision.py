@@ -3,9 +3,8 @@
 import os
 import tempfile
 import unittest
-from types import SimpleNamespace
 
-from kvserve.vllm.decision import Decider, ModeSwitch, context_of
+from kvserve.vllm.decision import Decider, ModeSwitch
 from kvserve.vllm.settings import parse_settings
 
 LOSSY = "hadamard|uniform:k_levels=16,v_levels=8|rans"
@@ -88,25 +87,6 @@ class Switch(unittest.TestCase):
             os.remove(path)
             now[0] = 3.0
             self.assertEqual(switch.mode(), "on")
-
-
-class Context(unittest.TestCase):
-    def test_whatever_changes_the_kv_changes_the_context(self):
-        def request(**fields):
-            plain = {"lora_request": None, "mm_features": [], "cache_salt": None}
-            return SimpleNamespace(**{**plain, **fields})
-
-        def image(identifier, offset=0):
-            return SimpleNamespace(identifier=identifier,
-                                   mm_position=SimpleNamespace(offset=offset, length=4))
-
-        contexts = [context_of(one) for one in (
-            request(), request(lora_request=SimpleNamespace(lora_name="a")),
-            request(lora_request=SimpleNamespace(lora_name="b")), request(cache_salt="tenant"),
-            request(mm_features=[image("1")]), request(mm_features=[image("2")]),
-            request(mm_features=[image("1", 8)]))]
-        self.assertEqual(len(set(contexts)), len(contexts))
-        self.assertEqual(contexts[0], "")
 
 
 if __name__ == "__main__":

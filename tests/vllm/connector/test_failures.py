@@ -22,6 +22,7 @@ class LoadFailures(PairTest):
         "nobody listens": lambda k: k.update(addresses=["127.0.0.1:1"]),
         "another release": lambda k: k.update(version=99),
         "unequal tensor parallelism": lambda k: k.update(tp_size=4, addresses=["a"] * 4),
+        "another model": lambda k: k["facts"].update(model_id="other"),
         "tokens of another prompt": lambda k: k.update(tokens=7),
         "rubbish": lambda k: k.update(addresses="127.0.0.1:1"),
     }
@@ -82,12 +83,20 @@ class Mismatch(PairTest):
         self.assertRegex(answer.params["kvserve"]["error"], word)
 
     def test_other_number_of_layers(self):
-        self.refused({"layers": 4}, {"layers": 5}, "layer|model")
+        self.refused({"layers": 4}, {"layers": 5}, r"layers is '4 \(.*this engine's '5 \(")
+
+    def test_draft_layers_of_one_engine_alone(self):
+        """Speculative decoding on the decode engine adds layers that the other does not have."""
+        self.refused({"layers": 4}, {"layers": 4, "draft_layers": 1},
+                     r"layers is '4 \(.*this engine's '5 \(")
+        self.refused({"layers": 4, "draft_layers": 1}, {"layers": 4},
+                     r"layers is '5 \(.*this engine's '4 \(")
 
     def test_other_dtype(self):
         import torch
 
-        self.refused({"dtype": torch.bfloat16}, {"dtype": torch.float16}, "dtype|model|float16")
+        self.refused({"dtype": torch.bfloat16}, {"dtype": torch.float16},
+                     "KV dtype is 'bfloat16', this engine's 'float16'")
 
     def test_other_weights_of_one_architecture(self):
         pair = Pair(StubEngine(transfer_config("kv_producer", model_id="one")),
@@ -96,7 +105,8 @@ class Mismatch(PairTest):
         prompt = prompt_of(60)
         answer = pair.ask(prompt)
         self.assertEqual(answer.tokens, single_answer(prompt))
-        self.assertRegex(answer.params["kvserve"]["error"], "model")
+        self.assertRegex(answer.params["kvserve"]["error"],
+                         "model_id is 'one', this engine's 'two'")
 
 
 class Aborts(PairTest):

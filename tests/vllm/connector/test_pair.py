@@ -3,17 +3,27 @@
 import unittest
 
 import torch
-from stub_engine import Pair, StubEngine, prompt_of, single_answer, transfer_config
+from stub_engine import (
+    Pair,
+    StubEngine,
+    prompt_of,
+    single_answer,
+    single_answers,
+    transfer_config,
+)
 
 LOSSY = "hadamard|uniform:k_levels=16,v_levels=8|rans"
 
 
 def make_pair(profile: str = "lossless", *, prefill: dict | None = None,
-              decode: dict | None = None, policy: str = "recompute", **extra) -> Pair:
+              decode: dict | None = None, policy: str = "recompute",
+              consumer: dict | None = None, **extra) -> Pair:
+    """`prefill` and `decode` are the engines' options, `consumer` and the rest their connectors'
+    settings."""
     return Pair(
         StubEngine(transfer_config("kv_producer", policy, profile=profile, **extra),
                    **(prefill or {})),
-        StubEngine(transfer_config("kv_consumer", policy), **(decode or {})))
+        StubEngine(transfer_config("kv_consumer", policy, **(consumer or {})), **(decode or {})))
 
 
 class PairTest(unittest.TestCase):
@@ -121,15 +131,23 @@ class Exact(PairTest):
             self.assertEqual(pair.decode.answers[f"d{n}"].tokens, single_answer(prompt))
 
     def test_source_is_overwritten_as_soon_as_the_step_ends(self):
-        pair = self.pair(frame_tokens=32)
+        """wait_for_save is the word that blocks have been read: under load, in chunks, and before
+        anything is encoded or asked for."""
+        pair = self.pair(frame_tokens=32, prefill={"batch_tokens": 100}, threads=2)
 
         def scribble():
             for cache in pair.prefill.caches.values():
                 cache.fill_(float("nan"))
 
         pair.prefill.after_step = scribble
-        prompt = prompt_of(150)
-        self.assertEqual(pair.ask(prompt).tokens, single_answer(prompt))
+        prompts = [prompt_of(150 + n, seed=n) for n in range(6)]
+        for n, prompt in enumerate(prompts):
+            pair.prefill.add(f"p{n}", prompt, 1, {"do_remote_decode": True})
+        pair.prefill.run()
+        for n, (prompt, expected) in enumerate(zip(prompts, single_answers(prompts))):
+            pair.decode.add(f"d{n}", prompt, 4, pair.prefill.answers[f"p{n}"].params)
+            pair.decode.run(f"d{n}")
+            self.assertEqual(pair.decode.answers[f"d{n}"].tokens, expected)
 
     def test_blocks_come_back_on_both_sides(self):
         pair = self.pair()
@@ -159,7 +177,27 @@ class EightBits(PairTest):
         prompt = prompt_of(100)
         answer = pair.ask(prompt)
         self.assertEqual(answer.tokens, single_answer(prompt, **self.FP8))
-        self.assertRegex(answer.params["kvserve"]["error"], "model fingerprint")
+        self.assertRegex(answer.params["kvserve"]["error"], "KV scales")
+
+    def test_scales_that_engines_find_by_themselves_are_refused_at_start(self):
+        """They do not travel with the KV, so the same bytes would mean different values."""
+        from kvserve.vllm.cache_layout import UnsupportedCacheError, describe_cache
+
+        engine = StubEngine(None, **self.FP8)
+        self.addCleanup(engine.close)
+        engine.config.cache_config.calculate_kv_scales = True
+        with self.assertRaisesRegex(UnsupportedCacheError, "calculate-kv-scales"):
+            describe_cache(engine.config, engine.kv_config, engine.caches, "")
+
+    def test_scales_between_the_elements_are_refused_at_start(self):
+        from kvserve.vllm.cache_layout import UnsupportedCacheError, describe_cache
+
+        engine = StubEngine(None, **self.FP8)
+        self.addCleanup(engine.close)
+        for dtype in ("fp8_per_token_head", "int8_per_token_head", "nvfp4"):
+            engine.config.cache_config.cache_dtype = dtype
+            with self.assertRaisesRegex(UnsupportedCacheError, f"{dtype}.* is not supported"):
+                describe_cache(engine.config, engine.kv_config, engine.caches, "")
 
 
 class Lossy(PairTest):
@@ -172,7 +210,7 @@ class Lossy(PairTest):
             pair.decode.step()
         received = pair.decode.kv(request, 299).float()
         exact = torch.stack([
-            torch.stack([torch.stack(pair.decode.kv_of(layer, position, token))
+            torch.stack([pair.decode.kv_of(layer, position, token)
                          for position, token in enumerate(prompt[:299])], dim=1)
             for layer in range(pair.decode.layers)]).float()
         pair.decode.run(name)
@@ -182,6 +220,31 @@ class Lossy(PairTest):
         said = pair.decode.answers[name].params["kvserve"]
         self.assertGreater(said["compression_ratio"], 3.0)
         self.assertEqual(said["profile"], said["profile"].strip())
+
+    def test_frames_that_the_profile_cannot_code_go_exactly_between_compressed_ones(self):
+        """One value that is no number: its frame alone keeps every bit."""
+        pair = self.pair(LOSSY, frame_tokens=32)
+        drawn = pair.prefill.kv_of
+
+        def with_a_nan(layer, position, token):
+            kv = drawn(layer, position, token)
+            return kv.index_fill(2, torch.tensor([5]), torch.nan) \
+                if (layer, position) == (1, 70) else kv
+
+        pair.prefill.kv_of = with_a_nan
+        prompt = prompt_of(200)
+        name = pair.start(prompt, max_tokens=2)
+        request = pair.decode.scheduler.requests[name]
+        while not pair.decode.answers[name].tokens:
+            pair.decode.step()
+        received = pair.decode.kv(request, 199).view(torch.uint8)
+        sent = torch.stack([
+            torch.stack([with_a_nan(layer, position, token)
+                         for position, token in enumerate(prompt[:199])], dim=1)
+            for layer in range(pair.decode.layers)]).view(torch.uint8)
+        same = (received == sent).all(dim=-1).all(dim=-1).all(dim=0).all(dim=0)  # [token]
+        self.assertTrue(same[64:96].all())
+        self.assertFalse(same[:64].any() or same[96:].any())
 
     def test_per_request_profile_and_reason(self):
         pair = self.pair("none")

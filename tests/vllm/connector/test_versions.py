@@ -1,8 +1,11 @@
 """Which vLLM is taken: the installed one is, others are refused in one line with the range."""
 
+import importlib
 import re
+import sys
 import types
 import unittest
+from unittest import mock
 
 from kvserve.vllm import versions
 
@@ -43,6 +46,23 @@ class Versions(unittest.TestCase):
         with self.assertRaisesRegex(versions.UnsupportedVersionError,
                                     r"save_kv_layer takes \(layer_name, kv_layer\)"):
             versions.check_interface(fake(save_kv_layer=lambda self, layer_name, kv_layer: None))
+
+    def test_other_engines_are_refused_when_the_connector_is_imported_in_one_line(self):
+        """Not in the first request: a release outside of the range, or a changed interface."""
+        from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorBase_V1
+
+        importlib.import_module("kvserve.vllm.connector")
+        changes = (
+            (mock.patch.object(versions, "installed_version", lambda: "0.33.0"),
+             r"supports vLLM 0\.32\.0 up to .*0\.33\.0; this is vLLM 0\.33\.0"),
+            (mock.patch.object(KVConnectorBase_V1, "request_finished", lambda self, request: None),
+             r"request_finished takes \(request\).*supports vLLM 0\.32\.0 up to"))
+        for change, words in changes:
+            with self.subTest(words), mock.patch.dict(sys.modules), change:
+                del sys.modules["kvserve.vllm.connector"]
+                with self.assertRaisesRegex(versions.UnsupportedVersionError, words) as refused:
+                    importlib.import_module("kvserve.vllm.connector")
+                self.assertNotIn("\n", str(refused.exception))
 
 
 if __name__ == "__main__":
