@@ -102,6 +102,11 @@ void PlaneCase::Calibrate() {
     statistics.scale.push_back(0.5F + static_cast<float>(i % 7));
   }
   contents.statistics.assign(2 * geometry_.layers.size(), statistics);
+  std::vector<float> scores;
+  for (std::uint32_t h = 0; h < shape_.heads; ++h) {
+    scores.push_back(static_cast<float>(h * 5 % 7) / 7.0F);
+  }
+  contents.head_scores.assign(geometry_.layers.size(), scores);
   artefact_ = std::make_unique<CalibrationArtefact>(std::move(contents), Fingerprint{});
   frame_.artefact = artefact_.get();
 }

@@ -37,7 +37,7 @@ class PlaneCase {
   void FillSymbols(std::uint32_t alphabet, std::span<std::uint8_t> symbols) const;
   // Planes before this one, for transforms with feedback.
   [[nodiscard]] std::span<const DecodedPlane> earlier();
-  // Statistics of this shape, for stages that need an artefact.
+  // Statistics and head scores of this shape, for stages that need an artefact.
   void Calibrate();
 
  private:

@@ -67,12 +67,27 @@ PlaneContext Fresh(const PlaneCase& plane, Arena& arena) {
   return plane.ContextIn(arena);
 }
 
+// visit(first symbol, run) of each run of a plane's symbols.
+template <typename Visit>
+void ForEachSymbolRun(const SymbolPlane& planned, const Visit& visit) {
+  std::size_t first = 0;
+  for (const SymbolRun& run : planned.runs) {
+    visit(first, run);
+    first += run.count();
+  }
+  if (planned.runs.empty()) {
+    visit(first, SymbolRun{planned.tokens, planned.columns, planned.alphabet});
+  }
+}
+
 // What a decoder gets.
 CodedPlane Given(const PlaneCase& plane, const SymbolPlane& planned) {
   CodedPlane given;
   given.side.assign(plane.side().begin(), plane.side().end());
   given.symbols.resize(planned.count());
-  plane.FillSymbols(planned.alphabet, given.symbols);
+  ForEachSymbolRun(planned, [&](std::size_t first, const SymbolRun& run) {
+    plane.FillSymbols(run.alphabet, std::span(given.symbols).subspan(first, run.count()));
+  });
   return given;
 }
 
@@ -176,9 +191,11 @@ std::optional<CodedPlane> RealWays::EncodeWhole() const {
                                    side))) {
     return std::nullopt;
   }
-  for (const std::uint8_t symbol : coded.symbols) {
-    if (symbol >= planned_.alphabet) Fail("quantized to a symbol outside of the alphabet");
-  }
+  ForEachSymbolRun(planned_, [&](std::size_t first, const SymbolRun& run) {
+    for (const std::uint8_t symbol : std::span(coded.symbols).subspan(first, run.count())) {
+      if (symbol >= run.alphabet) Fail("quantized to a symbol outside of the alphabet");
+    }
+  });
   return coded;
 }
 

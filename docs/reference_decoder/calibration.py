@@ -10,7 +10,7 @@ from byte_reader import ByteReader, Unsupported, require
 
 PREFIX_BYTES = 34
 CHECKSUM_AT = slice(26, 34)
-STATISTICS, ENTROPY = 1, 2
+STATISTICS, ENTROPY, HEAD_SCORES = 1, 2, 6
 REQUIRED = 1
 TABLE_SUM = 4096
 
@@ -27,6 +27,7 @@ class Artefact:
     source: str
     statistics: dict[tuple[int, bool], Statistics]  # by layer and is_v
     entropy: dict[int, np.ndarray]  # by alphabet: [class, symbol] frequencies
+    head_scores: dict[int, np.ndarray]  # by layer: [kv head]
 
 
 def read_artefact(data: bytes) -> Artefact:
@@ -78,7 +79,7 @@ def _read_body(body: ByteReader, fingerprint: bytes) -> Artefact:
     tokens = body.varint()
     source = body.take(body.varint(0, 4096))
     require(all(0x20 <= byte <= 0x7E for byte in source), "source is not printable")
-    return Artefact(fingerprint, dtype, layers, model, tokens, source.decode(), {}, {})
+    return Artefact(fingerprint, dtype, layers, model, tokens, source.decode(), {}, {}, {})
 
 
 def _read_table(body: ByteReader) -> list[tuple[int, int, int, int, int]]:
@@ -98,6 +99,8 @@ def _read_section(artefact: Artefact, kind: int, flags: int, version: int,
         _read_statistics(artefact, section)
     elif (kind, version) == (ENTROPY, 1):
         _read_entropy(artefact, section)
+    elif (kind, version) == (HEAD_SCORES, 1):
+        _read_head_scores(artefact, section)
     elif flags & REQUIRED:
         raise Unsupported(f"section {kind} version {version} is required")
     else:
@@ -132,3 +135,14 @@ def _read_entropy(artefact: Artefact, section: ByteReader) -> None:
                 "frequencies of a class")
         artefact.entropy[alphabet] = frequencies
         last = alphabet
+
+
+def _read_head_scores(artefact: Artefact, section: ByteReader) -> None:
+    for layer, (kv_heads, _, _) in enumerate(artefact.layers):
+        present = section.number("B")
+        require(present <= 1, "unknown presence of head scores")
+        if present:
+            scores = np.frombuffer(section.take(4 * kv_heads), "<f4")
+            require(bool(((scores >= 0) & (scores <= 1)).all()), "a score outside 0..1")
+            artefact.head_scores[layer] = scores
+    require(bool(artefact.head_scores), "no layer has head scores")

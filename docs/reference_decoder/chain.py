@@ -14,6 +14,7 @@ from float8 import FORMS, round_to
 from frame import CLASSES, ELEMENT_BYTES, NO_FINGERPRINT, SIDE, SYMBOLS, Frame, Stage
 from hadamard import Hadamard
 from lz4_blocks import decode_lz4
+from mixed import MixedQuantizer
 from quantizers import Fp8Quantizer, LosslessQuantizer, NoneQuantizer
 from planes import Extent, Plane, Settings
 from rans import decode_rans
@@ -21,7 +22,7 @@ from symbol_codecs import decode_bitpack, decode_none, decode_zstd
 from uniform import UniformQuantizer
 
 MAX_RAW_BYTES = 2**33  # this decoder's own limit
-TRANSFORM, QUANTIZER, CODEC = range(3)
+SELECTOR, TRANSFORM, QUANTIZER, CODEC = range(4)
 
 
 class Parameter(NamedTuple):
@@ -67,6 +68,12 @@ STAGES = {
     0x0304: Kind("fp8", QUANTIZER, Fp8Quantizer,
                  {1: BOOLEAN, 2: BOOLEAN, 3: Parameter(0, 2), 4: Parameter(0, 2),
                   5: Parameter(0, 2), 6: Parameter(0, 2)}),
+    0x0305: Kind("mixed", QUANTIZER, MixedQuantizer,
+                 {**{number: Parameter(2, 256) for number in (1, 2, 3, 4, 9, 10, 13, 14)},
+                  **{number: Parameter(0, 1024) for number in (7, 8, 11, 12)},
+                  5: Parameter(0, 1, whole=False), 6: BOOLEAN, 15: Parameter(0, 2),
+                  16: Parameter(0, 2), 17: BOOLEAN, 18: BOOLEAN, 19: BOOLEAN},
+                 needs_artefact=lambda parameters: parameters[5] > 0),
     0x0401: Kind("none", CODEC, decode_none, {}),
     0x0402: Kind("bitpack", CODEC, decode_bitpack, {}),
     0x0403: Kind("rans", CODEC, decode_rans, {1: Parameter(0, 1, since=2)}, newest=2,
@@ -93,15 +100,21 @@ def decode_planes(frame: Frame, artefacts: Iterable[Artefact] = ()) -> list[
     """The bits [token, head, dim] of every plane, as u1, u2 or u4 of the frame's dtype."""
     kinds, settings = _check_chain(frame, artefacts)
     *transforms, quantizer = [kind.make(setting)
-                              for kind, setting in zip(kinds[:-1], settings[:-1])]
+                              for kind, setting in zip(kinds[:-1], settings[:-1])
+                              if kind.place != SELECTOR]
     planes = planes_of(frame)
     raw_bytes = sum(plane.tokens * plane.heads * plane.dim for plane in planes)
     if raw_bytes * ELEMENT_BYTES[frame.dtype] > MAX_RAW_BYTES:
         raise Unsupported("a frame larger than this decoder's limit")
     seen = [plane for plane in planes if plane.tokens]
 
-    require(not frame.sections[CLASSES], "classes that no stage reads")
-    symbols = _read_symbols(frame, kinds[-1].make, settings[-1], [quantizer.symbols(plane) for plane in seen])
+    classes = ByteReader(frame.sections[CLASSES])
+    if hasattr(quantizer, "read_classes"):
+        quantizer.read_classes(seen, classes)
+    classes.end("the classes")
+    runs = [quantizer.runs(plane) if hasattr(quantizer, "runs") else [quantizer.symbols(plane)]
+            for plane in seen]
+    symbols = _read_symbols(frame, kinds[-1].make, settings[-1], sum(runs, []))
     sides = _split_side(frame.sections[SIDE], planes)
 
     decoded = []
@@ -110,9 +123,13 @@ def decode_planes(frame: Frame, artefacts: Iterable[Artefact] = ()) -> list[
         reader = ByteReader(side)
         values = np.empty(shape, f"<u{ELEMENT_BYTES[plane.dtype]}")
         if plane.tokens:
-            values = quantizer.values(plane, symbols.pop(0), reader).reshape(shape)
+            extents = runs.pop(0)
+            coded = [symbols.pop(0) for _ in extents]
+            in_runs = hasattr(quantizer, "runs")
+            values = quantizer.values(plane, coded if in_runs else coded[0], reader).reshape(shape)
             if not quantizer.native:
-                values = _undo(transforms, plane, values, reader)
+                dropped = quantizer.dropped(plane) if in_runs else []
+                values = _undo(transforms, plane, values, reader, dropped)
         reader.end("the side bytes of a plane")
         decoded.append((plane, values))
     return decoded
@@ -123,15 +140,19 @@ def _check_chain(frame: Frame,
     parameters = [_check_parameters(stage) for stage in frame.stages]
     kinds = [STAGES[stage.id] for stage in frame.stages]
     places = [kind.place for kind in kinds]
-    require(places[-2:] == [QUANTIZER, CODEC] and set(places[:-2]) <= {TRANSFORM},
-            "a chain is transforms, one quantizer, one codec")
-    require(len(places) == 2 or not kinds[-2].make.native, "transforms before a native quantizer")
+    require(places[-2:] == [QUANTIZER, CODEC] and places == sorted(places) and
+            set(places[:-2]) <= {SELECTOR, TRANSFORM},
+            "a chain is selectors, transforms, one quantizer, one codec")
+    require(TRANSFORM not in places or not kinds[-2].make.native,
+            "transforms before a native quantizer")
+    require(SELECTOR not in places or kinds[-2].make is MixedQuantizer,
+            "selectors before a quantizer that codes all tokens alike")
     require(frame.dtype != "uint8" or kinds[-2].make.native, "opaque bytes are no numbers")
     needed = any(kind.needs_artefact(values) for kind, values in zip(kinds, parameters))
     require(needed == (frame.artefact != NO_FINGERPRINT),
             "an artefact is named that no stage needs, or one is needed and none is named")
     artefact = _find_artefact(frame, artefacts) if needed else None
-    return kinds, [Settings(values, stage.version, artefact)
+    return kinds, [Settings(values, stage.version, artefact, frame.model_layers)
                    for values, stage in zip(parameters, frame.stages)]
 
 
@@ -189,10 +210,13 @@ def _split_side(section: bytes, planes: list[Plane]) -> list[bytes]:
     return sides
 
 
-def _undo(transforms: list, plane: Plane, values: np.ndarray, side: ByteReader) -> np.ndarray:
+def _undo(transforms: list, plane: Plane, values: np.ndarray, side: ByteReader,
+          dropped: Any) -> np.ndarray:
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         for transform in reversed(transforms):
             values = transform.inverse(plane, values, side)
+        if len(dropped):
+            values = np.where(np.asarray(dropped)[:, np.newaxis, np.newaxis], np.float32(0), values)
         require(not np.isnan(values).any(), "a value that is not a number")
         return _round(values, plane.dtype)
 

@@ -37,3 +37,4 @@ class Settings(NamedTuple):
     parameters: dict[int, float]  # every one of the newest version
     version: int
     artefact: Artefact | None  # if a stage of the chain needs one
+    model_layers: int = 0

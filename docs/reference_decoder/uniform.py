@@ -64,7 +64,7 @@ class UniformQuantizer:
             zero, step = self._read_grids(plane, symbols.shape, side)
         points = np.arange(self._levels[plane.is_v], dtype=np.float32)
         if self._reconstruct[plane.is_v] == MEAN:
-            points = _read_means(points, side)
+            points = read_means(points, side)
         with np.errstate(over="ignore", under="ignore"):
             values = zero + points[symbols] * step
             if shift != 0:
@@ -86,7 +86,7 @@ class UniformQuantizer:
         if self._range[plane.is_v] == SYMMETRIC:
             grids = [_read_symmetric(side, base, levels) for _ in range(math.prod(ranges))]
         else:
-            grids = [_read_grid(side, base) for _ in range(math.prod(ranges))]
+            grids = [read_grid(side, base) for _ in range(math.prod(ranges))]
         zero, step = np.array(grids, np.float32).T.reshape(2, *ranges)
         if axis == GROUP:
             column = np.arange(columns)
@@ -98,7 +98,7 @@ class UniformQuantizer:
         return _symmetric_grid(np.float32(self._step[is_v]), self._levels[is_v])
 
 
-def _read_grid(side: ByteReader, base: int) -> Grid:
+def read_grid(side: ByteReader, base: int) -> Grid:
     code = side.number("B")
     if code >= 2:
         half_steps = side.signed()
@@ -137,7 +137,7 @@ def _checked(zero: float, step: float) -> Grid:
     return rounded
 
 
-def _read_means(points: np.ndarray, side: ByteReader) -> np.ndarray:
+def read_means(points: np.ndarray, side: ByteReader) -> np.ndarray:
     form = side.number("B")
     require(form <= 1, "unknown form of means")
     if form == 0:

@@ -5,8 +5,10 @@
 #include <string>
 
 #include "base/arena.h"
+#include "base/byte_io.h"
 #include "base/try.h"
 #include "kernels/histogram/histogram.h"
+#include "pipeline/frame_plan.h"
 #include "pipeline/plane_order.h"
 #include "pipeline/reference_executor.h"
 #include "pipeline/stage_lookup.h"
@@ -52,24 +54,18 @@ Status SymbolCounter::Add(const ConstKvView& frame, const CalibrationArtefact* a
   KVSERVE_TRY(EncodePlanes(chain_, frame, context, coded));
   std::span<const std::uint8_t> symbols(reinterpret_cast<const std::uint8_t*>(coded.symbols.data()),
                                         coded.symbols.size());
-  for (const auto& plane : CodingOrder(frame)) {
-    PlaneContext plane_context;
-    plane_context.frame = &context;
-    plane_context.layer = plane.layer;
-    plane_context.kind = plane.kind;
-    plane_context.tokens = plane.tokens;
-    plane_context.arena = &arena;
-    SymbolPlane shape;
-    shape.layer = plane.layer;
-    shape.kind = plane.kind;
-    shape.tokens = plane.tokens.size();
-    KVSERVE_TRY(chain_.quantizer().stage->Plan(plane_context, plane.view.dtype, plane.view.heads,
-                                               plane.view.dim, shape));
-    if (shape.count() > symbols.size()) {
-      return MakeError(ErrorCode::kInternal, "fewer symbols than the quantizer has planned");
-    }
-    AddCounts(symbols.first(shape.count()), shape.alphabet, out);
-    symbols = symbols.subspan(shape.count());
+  const auto planes = CodingOrder(frame);
+  FramePlan plan;
+  KVSERVE_TRY(PlanFrame<const std::byte>(chain_, planes, context, arena, plan));
+  ByteReader classes(coded.classes);
+  KVSERVE_TRY(chain_.quantizer().stage->ReadClasses(context, plan.symbols, classes));
+  KVSERVE_TRY(LayOutSymbols(plan));
+  if (plan.symbol_count != symbols.size()) {
+    return MakeError(ErrorCode::kInternal, "other symbols than the quantizer has planned");
+  }
+  for (const SymbolPlane& plane : plan.coded()) {
+    AddCounts(symbols.first(plane.count()), plane.alphabet, out);
+    symbols = symbols.subspan(plane.count());
   }
   return {};
 }

@@ -5,6 +5,7 @@
 
 #include "base/byte_io.h"
 #include "base/try.h"
+#include "pipeline/dropped_tokens.h"
 #include "pipeline/executor_faults.h"
 #include "pipeline/plane_floats.h"
 #include "pipeline/plane_tiles.h"
@@ -28,6 +29,7 @@ Status FastDecoder::Run(const Chain& chain, const SectionBytes& sections, const 
   KVSERVE_TRY(PlanFrame<std::byte>(chain, planes_, frame, *frame.arena, plan_));
   by_rows_ = WorksByRows(chain);
   const SymbolReader* reader = nullptr;
+  KVSERVE_TRY(ReadClasses(chain, sections, frame));
   KVSERVE_TRY(OpenSymbols(chain, sections, frame, reader));
   KVSERVE_TRY(SplitSide(sections.side, planes_.size(), side_));
   KVSERVE_ASSIGN(const KvView* const out, output());
@@ -45,19 +47,23 @@ Status FastDecoder::Run(const Chain& chain, const SectionBytes& sections, const 
   });
 }
 
-// All that parsing depends on; the symbols themselves only if the codec has no pieces.
+Status FastDecoder::ReadClasses(const Chain& chain, const SectionBytes& sections,
+                                const FrameContext& frame) {
+  ByteReader classes(sections.classes);
+  const auto& quantizer = chain.quantizer();
+  const SharedStageTimer timer(clock_, ClockSlot::kQuantizer, *frame.workers);
+  KVSERVE_TRY(Named(quantizer.stage->ReadClasses(frame, plan_.symbols, classes), *quantizer.info));
+  KVSERVE_TRY(CheckSectionRead(classes, "classes"));
+  if (frame.dropped != nullptr) frame.dropped->Collect(frame.tokens, planes_, plan_.symbols);
+  return LayOutSymbols(plan_);
+}
+
+// The symbols themselves only if they lie in runs or the codec has no pieces.
 Status FastDecoder::OpenSymbols(const Chain& chain, const SectionBytes& sections,
                                 const FrameContext& frame, const SymbolReader*& reader) {
-  {
-    ByteReader classes(sections.classes);
-    const auto& quantizer = chain.quantizer();
-    const SharedStageTimer timer(clock_, ClockSlot::kQuantizer, *frame.workers);
-    KVSERVE_TRY(
-        Named(quantizer.stage->ReadClasses(frame, plan_.symbols, classes), *quantizer.info));
-    KVSERVE_TRY(CheckSectionRead(classes, "classes"));
-  }
   const auto& codec = chain.codec();
   const SharedStageTimer timer(clock_, ClockSlot::kCodec, *frame.workers);
+  if (!plan_.runs.empty()) return DecodeSymbols(chain, sections, frame);
   ByteReader symbols(sections.symbols);
   auto opened = codec.stage->Open(frame, symbols, plan_.symbols);
   if (!opened) return Named(tl::unexpected(std::move(opened).error()), *codec.info);
@@ -66,9 +72,15 @@ Status FastDecoder::OpenSymbols(const Chain& chain, const SectionBytes& sections
     KVSERVE_TRY(CheckSectionRead(symbols, "symbols"));
     return Named(ItemsOfPieces(reader->pieces(), plan_.symbols, items_), *codec.info);
   }
+  return DecodeSymbols(chain, sections, frame);
+}
+
+Status FastDecoder::DecodeSymbols(const Chain& chain, const SectionBytes& sections,
+                                  const FrameContext& frame) {
+  const auto& codec = chain.codec();
   PlaceSymbols(frame.arena->Take<std::uint8_t>(plan_.symbol_count), plan_);
   ByteReader whole(sections.symbols);
-  KVSERVE_TRY(Named(codec.stage->Decode(frame, whole, plan_.symbols), *codec.info));
+  KVSERVE_TRY(Named(codec.stage->Decode(frame, whole, plan_.coded()), *codec.info));
   ItemsOfPlanes(plan_.symbols, items_);
   return CheckSectionRead(whole, "symbols");
 }
@@ -179,6 +191,7 @@ Status FastDecoder::DecodeWhole(const Chain& chain, const PlaneContext& context,
     KVSERVE_TRY(Named(transform.stage->Inverse(context, values, side), context, *transform.info));
   }
   const StageTimer timer(clock_, ClockSlot::kConvert);
+  ZeroDropped(plan_.symbols[p], values);
   return StoreRows(values.span(), planes_[p].view, 0, shape.tokens) ? Status()
                                                                     : NotNumbers(context);
 }

@@ -36,8 +36,10 @@ class FastDecoder {
  private:
   Status Run(const Chain& chain, const SectionBytes& sections, const FrameContext& frame,
              const KvView& shapes, const OutputPlanes& output);
+  Status ReadClasses(const Chain& chain, const SectionBytes& sections, const FrameContext& frame);
   Status OpenSymbols(const Chain& chain, const SectionBytes& sections, const FrameContext& frame,
                      const SymbolReader*& reader);
+  Status DecodeSymbols(const Chain& chain, const SectionBytes& sections, const FrameContext& frame);
   Status GatherPieces(const Chain& chain, const SymbolReader& reader, const FrameContext& frame);
   void DividePieces(const SymbolReader& reader, const FrameContext& frame);
   Status DecodeItemPlanes(const Chain& chain, const SymbolReader* reader, const FrameContext& frame,

@@ -5,6 +5,7 @@
 #include "pipeline/executor_faults.h"
 #include "pipeline/plane_floats.h"
 #include "pipeline/plane_tiles.h"
+#include "pipeline/token_weights.h"
 
 namespace kvserve {
 Status FastEncoder::Encode(const Chain& chain, const ConstKvView& view, const FrameContext& frame,
@@ -21,8 +22,9 @@ Status FastEncoder::Run(const Chain& chain, const ConstKvView& view, const Frame
                         CodedSections& out, EncoderMemory* memory) {
   CodingOrder(view, planes_);
   KVSERVE_TRY(PlanFrame<const std::byte>(chain, planes_, frame, *frame.arena, plan_));
-  PlaceSymbols(frame.arena->Take<std::uint8_t>(plan_.symbol_count), plan_);
   KVSERVE_TRY(WeighTokens(chain, view, frame, memory));
+  KVSERVE_TRY(LayOutSymbols(plan_));
+  PlaceSymbols(frame.arena->Take<std::uint8_t>(plan_.symbol_count), plan_);
   by_rows_ = WorksByRows(chain);
   side_.resize(planes_.size());
   out.symbols.clear();
@@ -45,10 +47,12 @@ Status FastEncoder::BeginSymbols(const Chain& chain, const FrameContext& frame, 
                                  SymbolWriter*& writer) {
   const auto& codec = chain.codec();
   const StageTimer timer(clock_, ClockSlot::kCodec);
-  symbols.bytes().reserve(codec.stage->MaxEncodedBytes(plan_.symbols));
-  auto begun = codec.stage->Begin(frame, plan_.symbols, symbols);
-  if (!begun) return Named(tl::unexpected(std::move(begun).error()), *codec.info);
-  writer = *begun;
+  symbols.bytes().reserve(codec.stage->MaxEncodedBytes(plan_.coded()));
+  if (plan_.runs.empty()) {
+    auto begun = codec.stage->Begin(frame, plan_.symbols, symbols);
+    if (!begun) return Named(tl::unexpected(std::move(begun).error()), *codec.info);
+    writer = *begun;
+  }
   const auto pieces = writer == nullptr ? std::span<const SymbolPiece>() : writer->pieces();
   OrderEncoding(pieces, planes_.size(), frame.workers->threads(), items_);
   counted_ = PlaneGates(planes_.size(), *frame.arena);
@@ -85,11 +89,7 @@ Status FastEncoder::CodePiece(SymbolWriter& writer, std::size_t index, Arena& sc
 
 Status FastEncoder::WeighTokens(const Chain& chain, const ConstKvView& view,
                                 const FrameContext& frame, EncoderMemory* memory) {
-  if (memory != nullptr && memory->selectors.size() != chain.selectors().size()) {
-    return MakeError(ErrorCode::kInvalidArgument, "the encoder memory is of another chain");
-  }
-  weights_.resize(chain.selectors().empty() ? 0 : planes_.size());
-  for (std::size_t p = 0; p < weights_.size(); ++p) weights_[p].assign(planes_[p].tokens.size(), 1);
+  KVSERVE_TRY(BeginWeights(chain, memory, planes_, weights_));
   for (std::size_t i = 0; i < chain.selectors().size(); ++i) {
     const auto& selector = chain.selectors()[i];
     SelectorMemory* past = memory == nullptr ? nullptr : memory->selectors[i].get();
@@ -97,7 +97,10 @@ Status FastEncoder::WeighTokens(const Chain& chain, const ConstKvView& view,
                                  *frame.workers);
     KVSERVE_TRY(Named(selector.stage->Weigh(frame, view, past, weights_), *selector.info));
   }
-  return {};
+  KVSERVE_TRY(CheckWeights(chain, planes_, weights_));
+  const auto& quantizer = chain.quantizer();
+  const SharedStageTimer timer(clock_, ClockSlot::kQuantizer, *frame.workers);
+  return Named(quantizer.stage->Classify(frame, weights_, plan_.symbols), *quantizer.info);
 }
 
 Status FastEncoder::EncodePlane(const Chain& chain, const PlaneContext& context, std::size_t p) {
@@ -160,7 +163,7 @@ Status FastEncoder::FinishSymbols(const Chain& chain, const FrameContext& frame,
   const auto& codec = chain.codec();
   const SharedStageTimer timer(clock_, ClockSlot::kCodec, *frame.workers);
   if (writer == nullptr) {
-    return Named(codec.stage->Encode(frame, plan_.symbols, symbols), *codec.info);
+    return Named(codec.stage->Encode(frame, plan_.coded(), symbols), *codec.info);
   }
   writer->Finish();
   return {};

@@ -7,15 +7,37 @@
 #include "pipeline/executor_faults.h"
 
 namespace kvserve {
+namespace {
+
+// Every run as a plane; a plane that lies in none is one.
+void ListRuns(bool in_runs, FramePlan& plan) {
+  std::size_t count = 0;
+  const auto add = [&](const SymbolPlane& plane, SymbolRun run) {
+    if (count == plan.runs.size()) plan.runs.emplace_back();
+    SymbolPlane& listed = plan.runs[count++];
+    listed.layer = plane.layer;
+    listed.kind = plane.kind;
+    listed.tokens = run.tokens;
+    listed.columns = run.columns;
+    listed.alphabet = run.alphabet;
+    listed.symbols = {};
+  };
+  for (const SymbolPlane& plane : plan.symbols) {
+    if (!in_runs) break;
+    for (const SymbolRun& run : plane.runs) add(plane, run);
+    if (plane.runs.empty()) add(plane, {plane.tokens, plane.columns, plane.alphabet});
+  }
+  plan.runs.resize(count);
+}
+
+}  // namespace
 
 template <typename Byte>
 Status PlanFrame(const Chain& chain, std::span<const OrderedPlane<Byte>> planes,
                  const FrameContext& frame, Arena& arena, FramePlan& plan) {
   const auto& quantizer = chain.quantizer();
-  std::uint64_t total = 0;
-  std::uint64_t largest = 0;
+  plan.largest_plane = 0;
   plan.symbols.resize(planes.size());
-  plan.offsets.resize(planes.size());
   for (std::size_t p = 0; p < planes.size(); ++p) {
     const OrderedPlane<Byte>& plane = planes[p];
     SymbolPlane& symbols = plan.symbols[p];
@@ -26,6 +48,8 @@ Status PlanFrame(const Chain& chain, std::span<const OrderedPlane<Byte>> planes,
     symbols.alphabet = 256;
     symbols.symbols = {};
     symbols.token_classes.clear();
+    symbols.head_classes.clear();
+    symbols.runs.clear();
     const PlaneContext context = ContextOf(frame, plane, arena);
     KVSERVE_TRY(Named(
         quantizer.stage->Plan(context, plane.view.dtype, plane.view.heads, plane.view.dim, symbols),
@@ -35,20 +59,34 @@ Status PlanFrame(const Chain& chain, std::span<const OrderedPlane<Byte>> planes,
       return Named(MakeError(ErrorCode::kInternal, "alphabet is outside 1..256"), context,
                    *quantizer.info);
     }
+    plan.largest_plane = std::max(plan.largest_plane, plane.view.values());
+  }
+  return LayOutSymbols(plan);
+}
+
+Status LayOutSymbols(FramePlan& plan) {
+  std::uint64_t total = 0;
+  bool in_runs = false;
+  plan.offsets.resize(plan.symbols.size());
+  for (std::size_t p = 0; p < plan.symbols.size(); ++p) {
     plan.offsets[p] = total;
-    const auto sum = CheckedAdd(total, symbols.count());
+    const auto sum = CheckedAdd(total, plan.symbols[p].count());
     if (!sum) return MakeError(ErrorCode::kResourceExhausted, "a frame has too many symbols");
     total = *sum;
-    largest = std::max(largest, plane.view.values());
+    in_runs = in_runs || !plan.symbols[p].runs.empty();
   }
   plan.symbol_count = total;
-  plan.largest_plane = largest;
+  ListRuns(in_runs, plan);
   return {};
 }
 
 void PlaceSymbols(std::span<std::uint8_t> storage, FramePlan& plan) {
   for (std::size_t p = 0; p < plan.symbols.size(); ++p) {
     plan.symbols[p].symbols = storage.subspan(plan.offsets[p], plan.symbols[p].count());
+  }
+  for (SymbolPlane& run : plan.runs) {
+    run.symbols = storage.first(run.count());
+    storage = storage.subspan(run.count());
   }
 }
 

@@ -14,9 +14,13 @@ namespace kvserve {
 // Shapes of a frame's symbols; memory is kept from frame to frame.
 struct FramePlan {
   std::vector<SymbolPlane> symbols;  // [plane], without storage
+  std::vector<SymbolPlane> runs;     // of all planes, if one of them lies in runs
   std::vector<std::size_t> offsets;  // [plane] where its symbols begin among all
   std::size_t symbol_count = 0;
   std::size_t largest_plane = 0;  // values
+
+  // What a codec sees.
+  [[nodiscard]] std::span<SymbolPlane> coded() { return runs.empty() ? symbols : runs; }
 };
 
 // Asks the quantizer about every plane. Takes microseconds, so that a frame of other tokens, which
@@ -26,7 +30,11 @@ template <typename Byte>
 [[nodiscard]] Status PlanFrame(const Chain& chain, std::span<const OrderedPlane<Byte>> planes,
                                const FrameContext& frame, Arena& arena, FramePlan& plan);
 
-// Gives every plane its part of `storage`, which has plan.symbol_count bytes.
+// Where the symbols of each plane and run lie; again once a quantizer has set classes.
+// kResourceExhausted when their sum overflows.
+[[nodiscard]] Status LayOutSymbols(FramePlan& plan);
+
+// Gives every plane and run its part of `storage`, which has plan.symbol_count bytes.
 void PlaceSymbols(std::span<std::uint8_t> storage, FramePlan& plan);
 
 template <typename Byte>

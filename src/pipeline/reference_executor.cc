@@ -9,12 +9,14 @@
 #include "base/byte_io.h"
 #include "base/clock.h"
 #include "base/try.h"
+#include "pipeline/dropped_tokens.h"
 #include "pipeline/executor_faults.h"
 #include "pipeline/feedback_history.h"
 #include "pipeline/frame_plan.h"
 #include "pipeline/plane_floats.h"
 #include "pipeline/plane_order.h"
 #include "pipeline/side_section.h"
+#include "pipeline/token_weights.h"
 
 namespace kvserve {
 namespace {
@@ -37,10 +39,12 @@ class ChainRun {
   }
 
  protected:
-  // Shapes and storage of all symbols. The storage is not written, so that a hostile header costs
-  // address space and not memory until the codec has found the symbols.
-  Status Prepare() {
-    KVSERVE_TRY(PlanFrame<Byte>(chain_, planes_, frame_, plane_arena_, plan_));
+  Status Plan() { return PlanFrame<Byte>(chain_, planes_, frame_, plane_arena_, plan_); }
+
+  // Storage of all symbols, once their classes are known. It is not written, so that a hostile
+  // header costs address space and not memory until the codec has found the symbols.
+  Status PrepareSymbols() {
+    KVSERVE_TRY(LayOutSymbols(plan_));
     try {
       symbol_storage_.reset(new std::uint8_t[plan_.symbol_count]);
     } catch (const std::bad_alloc&) {
@@ -117,12 +121,10 @@ class Encoder : private ChainRun<const std::byte> {
       : ChainRun(chain, view, frame, seconds), view_(view), memory_(memory) {}
 
   Status Run(CodedSections& out) {
-    if (memory_ != nullptr && memory_->selectors.size() != chain_.selectors().size()) {
-      return MakeError(ErrorCode::kInvalidArgument, "the encoder memory is of another chain");
-    }
-    KVSERVE_TRY(Prepare());
-    KVSERVE_TRY(PrepareFloats());
+    KVSERVE_TRY(Plan());
     KVSERVE_TRY(WeighTokens());
+    KVSERVE_TRY(PrepareSymbols());
+    KVSERVE_TRY(PrepareFloats());
     std::vector<StageSides> side(planes_.size(), StageSides(chain_.transforms().size() + 1));
     for (std::size_t p = 0; p < planes_.size(); ++p) {
       PlaneContext context = Context(planes_[p]);
@@ -141,15 +143,17 @@ class Encoder : private ChainRun<const std::byte> {
 
  private:
   Status WeighTokens() {
-    if (chain_.selectors().empty()) return {};
-    for (const auto& plane : planes_) weights_.emplace_back(plane.tokens.size(), 1.0F);
+    KVSERVE_TRY(BeginWeights(chain_, memory_, planes_, weights_));
     for (std::size_t i = 0; i < chain_.selectors().size(); ++i) {
       const auto& selector = chain_.selectors()[i];
       SelectorMemory* memory = memory_ == nullptr ? nullptr : memory_->selectors[i].get();
       const ScopedTimer timer(Seconds(selector.info->name));
       KVSERVE_TRY(Named(selector.stage->Weigh(frame_, view_, memory, weights_), *selector.info));
     }
-    return {};
+    KVSERVE_TRY(CheckWeights(chain_, planes_, weights_));
+    const auto& quantizer = chain_.quantizer();
+    const ScopedTimer timer(Seconds(quantizer.info->name));
+    return Named(quantizer.stage->Classify(frame_, weights_, plan_.symbols), *quantizer.info);
   }
 
   Status EncodeNative(const PlaneContext& context, std::size_t p, std::vector<std::byte>& side) {
@@ -205,10 +209,10 @@ class Encoder : private ChainRun<const std::byte> {
           Named(quantizer.stage->WriteClasses(frame_, plan_.symbols, writer), *quantizer.info));
     }
     const auto& codec = chain_.codec();
-    out.symbols.reserve(codec.stage->MaxEncodedBytes(plan_.symbols));
+    out.symbols.reserve(codec.stage->MaxEncodedBytes(plan_.coded()));
     ByteWriter writer(out.symbols);
     const ScopedTimer timer(Seconds(codec.info->name));
-    return Named(codec.stage->Encode(frame_, plan_.symbols, writer), *codec.info);
+    return Named(codec.stage->Encode(frame_, plan_.coded(), writer), *codec.info);
   }
 
   const ConstKvView& view_;
@@ -223,7 +227,9 @@ class Decoder : private ChainRun<std::byte> {
       : ChainRun(chain, shapes, frame, seconds) {}
 
   Status Run(const SectionBytes& sections, const OutputPlanes& output) {
-    KVSERVE_TRY(Prepare());
+    KVSERVE_TRY(Plan());
+    KVSERVE_TRY(ReadClasses(sections));
+    KVSERVE_TRY(PrepareSymbols());
     KVSERVE_TRY(ReadSymbols(sections));
     std::vector<std::span<const std::byte>> side;
     KVSERVE_TRY(SplitSide(sections.side, planes_.size(), side));
@@ -246,19 +252,22 @@ class Decoder : private ChainRun<std::byte> {
   }
 
  private:
+  Status ReadClasses(const SectionBytes& sections) {
+    ByteReader reader(sections.classes);
+    const auto& quantizer = chain_.quantizer();
+    const ScopedTimer timer(Seconds(quantizer.info->name));
+    KVSERVE_TRY(
+        Named(quantizer.stage->ReadClasses(frame_, plan_.symbols, reader), *quantizer.info));
+    KVSERVE_TRY(CheckSectionRead(reader, "classes"));
+    if (frame_.dropped != nullptr) frame_.dropped->Collect(frame_.tokens, planes_, plan_.symbols);
+    return {};
+  }
+
   Status ReadSymbols(const SectionBytes& sections) {
-    {
-      ByteReader reader(sections.classes);
-      const auto& quantizer = chain_.quantizer();
-      const ScopedTimer timer(Seconds(quantizer.info->name));
-      KVSERVE_TRY(
-          Named(quantizer.stage->ReadClasses(frame_, plan_.symbols, reader), *quantizer.info));
-      KVSERVE_TRY(CheckSectionRead(reader, "classes"));
-    }
     ByteReader reader(sections.symbols);
     const auto& codec = chain_.codec();
     const ScopedTimer timer(Seconds(codec.info->name));
-    KVSERVE_TRY(Named(codec.stage->Decode(frame_, reader, plan_.symbols), *codec.info));
+    KVSERVE_TRY(Named(codec.stage->Decode(frame_, reader, plan_.coded()), *codec.info));
     return CheckSectionRead(reader, "symbols");
   }
 
@@ -273,6 +282,7 @@ class Decoder : private ChainRun<std::byte> {
   Status DecodeReal(const PlaneContext& context, std::size_t p, ByteReader& side) {
     const RealPlane values = Floats(planes_[p], floats_);
     KVSERVE_TRY(Reconstruct(context, plan_.symbols[p], 0, side, values));
+    ZeroDropped(plan_.symbols[p], values);
     const ScopedTimer timer(Seconds(kConvert));
     if (StoreFloats(values.span(), planes_[p].view)) return {};
     return NotNumbers(context);

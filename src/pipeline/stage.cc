@@ -76,6 +76,12 @@ Status Quantizer::Quantize(const PlaneContext& plane, ConstRealPlane values, Sym
   return {};
 }
 
+Status Quantizer::Classify(const FrameContext& /*frame*/,
+                           std::span<const std::vector<float>> /*weights*/,
+                           std::span<SymbolPlane> /*planes*/) const {
+  return {};
+}
+
 Status Quantizer::WriteClasses(const FrameContext& /*frame*/, std::span<const SymbolPlane> planes,
                                ByteWriter& /*out*/) const {
   for (const SymbolPlane& plane : planes) {

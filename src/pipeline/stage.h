@@ -50,6 +50,8 @@ struct ParameterInfo {
   std::uint8_t since = 1;  // stage version that brought it; older frames have its default
 };
 
+class DroppedTokens;
+
 // What a quantizer reads and writes: real coefficients, or the cache's own elements bit for bit.
 enum class QuantizerDomain : std::uint8_t { kReal, kNative };
 
@@ -122,6 +124,7 @@ struct FrameContext {
   Workers* workers = nullptr;  // for loops inside a codec
   // Quantizers add how many values they limited to their range; encoder only, may be null.
   std::atomic<std::uint64_t>* clamped_values = nullptr;
+  DroppedTokens* dropped = nullptr;  // what the frame leaves out; decoder only, may be null
 };
 
 // A plane that is already decoded, at the domain of the transform that asked for feedback.
@@ -155,8 +158,21 @@ struct PlaneShape {
   [[nodiscard]] std::uint32_t columns() const { return heads * dim; }
 };
 
-// Symbols of one plane, [token, column] row-major. The quantizer fixes shape and alphabet; storage
-// is the pipeline's. `token_classes` is side information that a codec may use as context.
+// Class of a token that was dropped: it has no symbols, and the receiver has zeros in its place.
+inline constexpr std::uint8_t kDroppedToken = 255;
+
+// Some of a plane's symbols, [token, column], with an alphabet of their own: those of the tokens of
+// one class and the heads of one class.
+struct SymbolRun {
+  std::uint32_t tokens = 0;
+  std::uint32_t columns = 0;
+  std::uint32_t alphabet = 256;  // 1..256
+  [[nodiscard]] std::size_t count() const { return std::size_t{tokens} * columns; }
+};
+
+// Symbols of one plane, [token, column] row-major, or in runs. The quantizer fixes shape, alphabet
+// and runs; storage is the pipeline's. Classes are side information that a codec may use as
+// context.
 struct SymbolPlane {
   std::uint32_t layer = 0;
   PlaneKind kind = PlaneKind::kKey;
@@ -164,8 +180,17 @@ struct SymbolPlane {
   std::uint32_t columns = 0;
   std::uint32_t alphabet = 256;  // 1..256; symbols are below it
   std::span<std::uint8_t> symbols;
-  std::vector<std::uint8_t> token_classes;  // [token] or empty
-  [[nodiscard]] std::size_t count() const { return std::size_t{tokens} * columns; }
+  std::vector<std::uint8_t> token_classes;  // [token] or empty: all alike
+  std::vector<std::uint8_t> head_classes;   // [head] or empty: all alike
+  // How the symbols lie, one run after another; each is a plane of its own to the codec, which then
+  // codes the frame whole. Empty: one run of all. Not with a quantizer that works by rows.
+  std::vector<SymbolRun> runs;
+  [[nodiscard]] std::size_t count() const {
+    if (runs.empty()) return std::size_t{tokens} * columns;
+    std::size_t sum = 0;
+    for (const SymbolRun& run : runs) sum += run.count();
+    return sum;
+  }
 };
 
 // Where the scales, means or tables that a stage works with come from, for people who wonder
@@ -277,12 +302,19 @@ class Quantizer {
   [[nodiscard]] virtual Status Plan(const PlaneContext& plane, DType dtype, std::uint32_t heads,
                                     std::uint32_t dim, SymbolPlane& symbols) const = 0;
 
+  // Encoder only, when selectors have weighed the tokens and before any plane is quantized: may set
+  // the classes and runs of planes. `weights` is [plane][token]. Default: nothing.
+  [[nodiscard]] virtual Status Classify(const FrameContext& frame,
+                                        std::span<const std::vector<float>> weights,
+                                        std::span<SymbolPlane> planes) const;
+
   // Real domain. Values are finite. Default: by rows(), the whole plane as one tile.
   [[nodiscard]] virtual Status Quantize(const PlaneContext& plane, ConstRealPlane values,
                                         SymbolPlane& symbols, ByteWriter& side) const;
   // Codes the token classes of all planes into a section of its own, since parsing of the symbols
   // may depend on them; classes of a plane may be coded given those of earlier planes. A reader
-  // consumes exactly what was written. Default: no classes, no bytes.
+  // consumes exactly what was written, and sets the runs that follow. Default: no classes, no
+  // bytes.
   [[nodiscard]] virtual Status WriteClasses(const FrameContext& frame,
                                             std::span<const SymbolPlane> planes,
                                             ByteWriter& out) const;

@@ -77,6 +77,14 @@ constexpr GoldenCase kCases[] = {
     {"fp8-none-latent-bf16", "latent", kBf16, "fp8:format=e5m2,scale=float,axis=tensor|none"},
     {"fp8-rans-dim80-f32", "dim80", kF32,
      "hadamard|fp8:k_scale=none,v_scale=float,axis=token|rans"},
+    {"mixed-bitpack-plain-f16", "plain", kF16, "mixed:levels=16,low_levels=3,low_share=0.5|bitpack",
+     false, true},
+    {"mixed-rans-model-bf16", "plain", kBf16,
+     "hadamard|mixed:low_share=0.4,scope=model,reconstruct=mean|rans", false, true},
+    {"mixed-layers-window-f16", "window", kF16,
+     "mixed:k_levels=9,v_levels=5,k_first_layers=1,last_layers=1,k_last_levels=200,axis=tensor|"
+     "rans"},
+    {"mixed-none-token-f32", "token", kF32, "mixed:raw_first=0|none"},
     {"fp8-none-uneven-e5m2", "uneven", kE5M2, "fp8:format=e5m2|none"},
 };
 

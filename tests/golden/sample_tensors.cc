@@ -8,6 +8,7 @@
 #include "base/try.h"
 #include "kernels/convert/convert.h"
 #include "library/calibration_file.h"
+#include "library/testing/sample_sections.h"
 
 namespace kvserve::testing {
 namespace {
@@ -145,6 +146,8 @@ Result<std::vector<std::byte>> MakeSampleCalibration(const KvGeometry& geometry)
   for (const LayerGeometry& layer : geometry.layers) {
     contents.statistics.push_back(Statistics(layer.kv_heads * layer.k_dim));
     contents.statistics.push_back(Statistics(layer.kv_heads * layer.v_dim));
+    const auto index = static_cast<std::uint32_t>(contents.head_scores.size());
+    contents.head_scores.push_back(SampleHeadScores(index, layer.kv_heads));
   }
   for (const std::uint32_t alphabet : {8U, 16U}) {
     contents.entropy.push_back(

@@ -36,14 +36,13 @@ float CentreOf(float zero, float step, float top) {
   return centre >= 0.0F && centre <= top && zero + centre * step == 0.0F ? centre : kNoCentre;
 }
 
-// The largest floats may round up past the end of their range.
+}  // namespace
+
 void Unshift(std::int8_t shift, std::span<float> values) {
   constexpr float kLargest = std::numeric_limits<float>::max();
   const float factor = std::ldexp(1.0F, -shift);
   for (float& value : values) value = std::clamp(value * factor, -kLargest, kLargest);
 }
-
-}  // namespace
 
 UniformPlane::UniformPlane(const UniformOptions& options, std::size_t rows, std::size_t heads,
                            std::size_t dim, Arena& arena)

@@ -49,6 +49,10 @@ class UniformPlane {
   void Dequantize(std::size_t first_row, std::span<const std::uint8_t> symbols,
                   std::span<float> values) const;
 
+  // Of the ranges, after Finish (with `inverse`) or Open, for values times 2^shift.
+  [[nodiscard]] const Grids& grids() const { return grids_; }
+  [[nodiscard]] std::int8_t shift() const { return shift_; }
+
  private:
   void BeginSample();
   void KeepSample(std::size_t first_row, std::span<const float> values);
@@ -75,5 +79,8 @@ class UniformPlane {
   EscapeList found_escapes_;         // encoder
   std::span<const Escape> escapes_;  // decoder
 };
+
+// Takes a plane's shift back; the largest floats may round up past the end of their range.
+void Unshift(std::int8_t shift, std::span<float> values);
 
 }  // namespace kvserve

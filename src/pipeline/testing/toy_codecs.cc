@@ -3,6 +3,7 @@
 
 #include "base/try.h"
 #include "pipeline/testing/toy_factories.h"
+#include "pipeline/testing/toy_stages.h"
 
 namespace kvserve::testing {
 namespace {
@@ -111,7 +112,7 @@ class ToyContext final : public Codec {
   unsigned Parameter(std::span<const SymbolPlane> planes, std::size_t p, std::size_t token) const {
     unsigned k = 2;
     if (!planes[p].token_classes.empty() && planes[p].token_classes[token] == 1) k = 3;
-    if (!planes[p].token_classes.empty() && planes[p].token_classes[token] == 255) k = 0;
+    if (!planes[p].token_classes.empty() && planes[p].token_classes[token] == kToyRawClass) k = 0;
     if (!earlier_ || p < 2 || token >= planes[p - 2].tokens) return k;
     const SymbolPlane& before = planes[p - 2];
     unsigned energy = 0;

@@ -22,6 +22,6 @@ namespace kvserve::testing {
 
 // Quantization step of a token of class `token_class` of the quantizer `classes`.
 [[nodiscard]] float ToyStep(double step, std::uint8_t token_class);
-inline constexpr std::uint8_t kToyRawClass = 255;
+inline constexpr std::uint8_t kToyRawClass = 254;
 
 }  // namespace kvserve::testing

@@ -24,8 +24,18 @@ const StageInfo* RealQuantizer() {
   return nullptr;
 }
 
+std::string WeighedQuantizer() {
+  for (const StageEntry& entry : BuiltinStages()) {
+    if (entry.make_quantizer == nullptr) continue;
+    const auto made = entry.make_quantizer(Settings(*entry.info, DefaultValues(*entry.info)));
+    if (made && (*made)->honours_weights()) return std::string(entry.info->name);
+  }
+  return "";
+}
+
 // The stage in the shortest chain that uses it.
 std::string InChain(const StageInfo& info, const std::string& stage) {
+  if (info.kind == StageKind::kSelector) return stage + "|" + WeighedQuantizer();
   const std::string real = RealQuantizer() == nullptr ? "" : std::string(RealQuantizer()->name);
   if (info.kind == StageKind::kQuantizer) return stage + "|none";
   if (info.kind != StageKind::kCodec) return stage + "|" + real;

@@ -1,0 +1,158 @@
+#include "stages/testing/weighed.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+
+#include "library/testing/sample_artefact.h"
+#include "pipeline/dropped_tokens.h"
+#include "pipeline/fast_decoder.h"
+#include "pipeline/fast_encoder.h"
+#include "pipeline/plane_order.h"
+#include "pipeline/profile_text.h"
+#include "pipeline/testing/chunk.h"
+#include "stages/registry.h"
+
+namespace kvserve::testing {
+namespace {
+
+constexpr std::uint8_t kSeed = 1;
+constexpr std::uint8_t kOctaves = 2;
+constexpr std::uint8_t kDrop = 3;
+constexpr std::uint8_t kCommon = 4;
+
+constexpr ParameterInfo kParameters[] = {
+    {.id = kSeed, .name = "seed", .high = 1000, .default_k = 1},
+    {.id = kOctaves, .name = "octaves", .high = 9, .default_k = 2},
+    {.id = kDrop, .name = "drop", .type = ParameterType::kReal, .high = 1},
+    {.id = kCommon, .name = "common", .type = ParameterType::kBoolean, .high = 1},
+};
+constexpr StageInfo kInfo = {.id = 0x01FF,
+                             .name = "given",
+                             .kind = StageKind::kSelector,
+                             .lossless = true,
+                             .parameters = kParameters};
+
+// SplitMix64.
+std::uint64_t Mix(std::uint64_t z) {
+  z += 0x9E3779B97F4A7C15U;
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9U;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBU;
+  return z ^ (z >> 31);
+}
+
+class Given final : public Selector {
+ public:
+  explicit Given(const Settings& settings) : settings_(settings) {}
+
+  Status Weigh(const FrameContext& /*frame*/, const ConstKvView& view, SelectorMemory* /*memory*/,
+               std::span<std::vector<float>> weights) const override {
+    const auto planes = CodingOrder(view);
+    for (std::size_t p = 0; p < planes.size(); ++p) {
+      const std::uint64_t plane = settings_.integer(kCommon) != 0 ? 0 : p + 1;
+      for (std::size_t t = 0; t < weights[p].size(); ++t) {
+        const std::uint64_t token = planes[p].tokens.begin + t;
+        const std::uint64_t drawn =
+            Mix((settings_.integer(kSeed) * 1000003 + plane) * 1000003 + token);
+        const bool drop = static_cast<double>(drawn >> 40) < settings_.value(kDrop) * 0x1p24;
+        const auto octaves = static_cast<int>(settings_.integer(kOctaves));
+        const int octave =
+            static_cast<int>(drawn % (2 * static_cast<unsigned>(octaves) + 1)) - octaves;
+        weights[p][t] *= drop ? 0.0F : std::ldexp(1.0F, octave);
+      }
+    }
+    return {};
+  }
+  [[nodiscard]] bool may_drop() const override { return settings_.value(kDrop) > 0.0; }
+
+ private:
+  Settings settings_;
+};
+
+Chain MakeChain(std::string_view text, DType dtype) {
+  const auto profile = ParseProfileText(text, WeighedStages());
+  EXPECT_TRUE(profile) << text << ": " << (profile ? "" : profile.error().message);
+  auto chain =
+      Chain::Create(profile->stages, WeighedStages(), dtype, Device::kHost, ProfileOrigin::kCaller);
+  EXPECT_TRUE(chain) << text << ": " << (chain ? "" : chain.error().message);
+  return std::move(*chain);
+}
+
+void Encode(const Chain& chain, const ConstKvView& view, const FrameContext& context,
+            WeighedFrame& frame) {
+  CodedSections plain;
+  CodedSections fast;
+  auto status = EncodePlanes(chain, view, context, plain);
+  EXPECT_TRUE(status) << (status ? "" : status.error().message);
+  status = FastEncoder().Encode(chain, view, context, fast);
+  EXPECT_TRUE(status) << (status ? "" : status.error().message);
+  EXPECT_TRUE(plain.classes == fast.classes) << "executors write other classes";
+  EXPECT_TRUE(plain.side == fast.side) << "executors write other side bytes";
+  EXPECT_TRUE(plain.symbols == fast.symbols) << "executors write other symbols";
+  frame.classes = std::move(plain.classes);
+  frame.side = std::move(plain.side);
+  frame.symbols = std::move(plain.symbols);
+}
+
+void Decode(const Chain& chain, const ConstKvView& view, FrameContext context,
+            WeighedFrame& frame) {
+  std::vector<KvBuffer::LayerTokens> layers;
+  for (const auto& layer : view.layers) layers.push_back({layer.layer, layer.tokens});
+  KvBuffer fast;
+  for (KvBuffer* const out : {&fast, &frame.decoded}) {
+    EXPECT_TRUE(out->Resize(*view.geometry, view.tokens, layers));
+    const KvView planes = out->view();
+    const SectionBytes sections = {frame.classes, frame.side, frame.symbols};
+    DroppedTokens dropped;
+    context.dropped = &dropped;
+    const auto status = out == &fast ? FastDecoder().Decode(chain, sections, context, planes,
+                                                            [&] { return &planes; })
+                                     : DecodePlanes(chain, sections, context, planes);
+    EXPECT_TRUE(status) << (status ? "" : status.error().message);
+    const std::vector<std::uint8_t> common(dropped.common().begin(), dropped.common().end());
+    if (out == &frame.decoded) {
+      EXPECT_EQ(common, frame.dropped);
+    }
+    frame.dropped = common;
+    frame.partly_dropped = dropped.partly();
+  }
+  EXPECT_EQ(Difference(AsConst(fast.view()), AsConst(frame.decoded.view())), "");
+}
+
+}  // namespace
+
+StageTable WeighedStages() {
+  static const std::vector<StageEntry> table = [] {
+    std::vector<StageEntry> all(BuiltinStages().begin(), BuiltinStages().end());
+    all.push_back({.info = &kInfo,
+                   .make_selector = [](const Settings& s) -> Result<std::unique_ptr<Selector>> {
+                     return std::make_unique<Given>(s);
+                   }});
+    return all;
+  }();
+  return table;
+}
+
+WeighedFrame CodeWeighed(std::string_view text, const ConstKvView& view, unsigned threads) {
+  const Chain chain = MakeChain(text, view.geometry->dtype);
+  Arena arena;
+  Workers workers(threads);
+  const auto artefact = SampleArtefact(*view.geometry);
+  FrameContext context;
+  context.geometry = view.geometry;
+  context.tokens = view.tokens;
+  context.artefact = artefact.get();
+  context.arena = &arena;
+  context.workers = &workers;
+  WeighedFrame frame;
+  for (const auto& plane : CodingOrder(view)) frame.weights.emplace_back(plane.tokens.size(), 1.0F);
+  for (const auto& selector : chain.selectors()) {
+    EXPECT_TRUE(selector.stage->Weigh(context, view, nullptr, frame.weights));
+  }
+  Encode(chain, view, context, frame);
+  Decode(chain, view, context, frame);
+  return frame;
+}
+
+}  // namespace kvserve::testing
