@@ -123,6 +123,14 @@ class FrameDecoder {
                                            const DecodeOptions& options, KvBuffer& out,
                                            StageSeconds* seconds = nullptr);
 
+  // Which tokens the last frame left out, [token] of its range: 1 where every layer that holds the
+  // token has dropped it, from K and V. `out` has zeros there, which attention must not see; empty
+  // when there are none. Valid until the next call; means nothing after an error.
+  [[nodiscard]] std::span<const std::uint8_t> dropped() const;
+  // Some layers, keys or values of the last frame have dropped tokens that others hold. `out` has
+  // zeros there, which only an engine with a mask per layer can tell from keys.
+  [[nodiscard]] bool partly_dropped() const;
+
  private:
   struct State;
   explicit FrameDecoder(std::unique_ptr<State> state);

@@ -122,6 +122,9 @@ KVSERVE_API const char* kvserve_profile_name(const kvserve_profile* profile); /*
 KVSERVE_API int kvserve_profile_is_lossless(
     const kvserve_profile* profile); /* every bit comes back */
 KVSERVE_API int kvserve_profile_needs_calibration(const kvserve_profile* profile);
+/* The selector by which frames may leave tokens out (kvserve_decoder_dropped), or "". An engine
+   that cannot leave tokens out of its cache refuses such a profile. */
+KVSERVE_API const char* kvserve_profile_may_drop(const kvserve_profile* profile);
 
 typedef struct kvserve_calibration kvserve_calibration;
 KVSERVE_API kvserve_status kvserve_calibration_load(const char* path, kvserve_calibration** out);
@@ -194,6 +197,14 @@ KVSERVE_API kvserve_status kvserve_decoder_decode(kvserve_decoder* decoder, cons
                                                   size_t size,
                                                   const kvserve_decode_options* options,
                                                   kvserve_chunk* out, size_t* frame_bytes);
+
+/* Which tokens the last frame left out, one byte per token of its range: 1 where all layers have
+   dropped it, whose rows are zero and must not be attended to. `count` is 0 when there are none.
+   The bytes are the decoder's until its next call. */
+KVSERVE_API kvserve_status kvserve_decoder_dropped(const kvserve_decoder* decoder,
+                                                   const uint8_t** tokens, size_t* count);
+/* Some layers, keys or values of the last frame have dropped tokens that others hold. */
+KVSERVE_API int kvserve_decoder_partly_dropped(const kvserve_decoder* decoder);
 
 /* Identity of a token prefix: XXH3-128 over the little-endian token ids, seeded by the model. */
 KVSERVE_API kvserve_status kvserve_prefix_key(const kvserve_fingerprint* model,

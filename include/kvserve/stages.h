@@ -47,4 +47,8 @@ struct StageDescription {
 // Whether encoding and decoding want a calibration artefact. False for a profile that cannot be.
 [[nodiscard]] bool ProfileNeedsCalibration(const Profile& profile);
 
+// The selector by which frames may leave tokens out, which engines that cannot drop tokens refuse;
+// empty when there is none. Lives as long as the process.
+[[nodiscard]] std::string_view ProfileMayDrop(const Profile& profile);
+
 }  // namespace kvserve

@@ -146,6 +146,17 @@ class Decoder:
         """Seconds spent per stage so far, summed over threads."""
         return self._native.stage_seconds
 
+    @property
+    def dropped(self) -> list[bool]:
+        """Per token of the last frame: whether all layers have dropped it. Its rows are zero, which
+        attention must not see. Empty when there are none."""
+        return self._native.dropped
+
+    @property
+    def partly_dropped(self) -> bool:
+        """Some layers, keys or values of the last frame have dropped tokens that others hold."""
+        return self._native.partly_dropped
+
     def decode(self, frame: Any, *, model: bytes | None = None, key: bytes | None = None,
                max_raw_bytes: int = MAX_RAW_BYTES) -> Chunk:
         """The chunk of a frame (anything with the buffer protocol), which may be hostile.

@@ -74,6 +74,20 @@ class Decoder {
     return length;
   }
 
+  // Of the last frame, per token.
+  std::vector<bool> dropped() {
+    const nb::gil_scoped_release released;
+    const std::lock_guard lock(mutex_);
+    const auto tokens = decoder_.dropped();
+    return {tokens.begin(), tokens.end()};
+  }
+
+  bool partly_dropped() {
+    const nb::gil_scoped_release released;
+    const std::lock_guard lock(mutex_);
+    return decoder_.partly_dropped();
+  }
+
   StageSeconds seconds() {
     const nb::gil_scoped_release released;
     const std::lock_guard lock(mutex_);
@@ -164,6 +178,8 @@ void BindDecoder(nb::module_& module) {
           },
           nb::arg("frame"), nb::arg("to"), nb::arg("model") = nb::none(),
           nb::arg("key") = nb::none(), nb::arg("max_raw_bytes") = DecodeOptions{}.max_raw_bytes)
+      .def_prop_ro("dropped", &Decoder::dropped)
+      .def_prop_ro("partly_dropped", &Decoder::partly_dropped)
       .def_prop_ro("stage_seconds", &Decoder::seconds,
                    "seconds spent per stage so far, summed over threads");
 }

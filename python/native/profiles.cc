@@ -77,6 +77,9 @@ void BindProfile(nb::module_& module) {
       .def_ro("name", &Profile::name, "canonical short form; two equal profiles share it")
       .def_prop_ro("lossless", &ProfileIsLossless, "whether decoding gives back every bit")
       .def_prop_ro("needs_calibration", &ProfileNeedsCalibration)
+      .def_prop_ro("may_drop", &ProfileMayDrop,
+                   "the selector by which frames may leave tokens out, or ''; engines that cannot "
+                   "drop tokens refuse such a profile")
       .def("__str__", [](const Profile& self) { return self.name; })
       .def("__repr__", [](const Profile& self) { return "Profile('" + self.name + "')"; })
       .def("__hash__", [](const Profile& self) { return std::hash<std::string>{}(self.name) >> 1; })

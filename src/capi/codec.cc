@@ -182,6 +182,24 @@ kvserve_status kvserve_decoder_decode(kvserve_decoder* decoder, const void* data
   });
 }
 
+kvserve_status kvserve_decoder_dropped(const kvserve_decoder* decoder, const uint8_t** tokens,
+                                       size_t* count) {
+  return Run([&]() -> Status {
+    if (auto status = Need("a decoder and places for its tokens", decoder, tokens, count);
+        !status) {
+      return status;
+    }
+    const auto dropped = decoder->decoder.dropped();
+    *tokens = dropped.data();
+    *count = dropped.size();
+    return {};
+  });
+}
+
+int kvserve_decoder_partly_dropped(const kvserve_decoder* decoder) {
+  return decoder != nullptr && decoder->decoder.partly_dropped() ? 1 : 0;
+}
+
 kvserve_status kvserve_prefix_key(const kvserve_fingerprint* model, const int32_t* tokens,
                                   size_t token_count, kvserve_fingerprint* out) {
   return Run([&]() -> Status {

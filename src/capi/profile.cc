@@ -33,6 +33,13 @@ int kvserve_profile_needs_calibration(const kvserve_profile* profile) {
   return profile != nullptr && ProfileNeedsCalibration(profile->profile) ? 1 : 0;
 }
 
+const char* kvserve_profile_may_drop(const kvserve_profile* profile) {
+  // Names of stages are literals.
+  return profile == nullptr || ProfileMayDrop(profile->profile).empty()
+             ? ""
+             : ProfileMayDrop(profile->profile).data();
+}
+
 kvserve_status kvserve_calibration_load(const char* path, kvserve_calibration** out) {
   return Run([&]() -> Status {
     if (auto status = Need("a path and a place for the artefact", path, out); !status) {

@@ -71,6 +71,11 @@ class Engine {
                                        std::uint32_t total_tokens, KvBuffer& out) = 0;
   // Adds the chunk's tokens to the sequence. kMismatch when geometry or dtype differ.
   [[nodiscard]] virtual Status Inject(SequenceId sequence, const ConstKvView& chunk) = 0;
+  // Takes tokens out of the sequence in all layers: later tokens do not attend to them. Positions
+  // of the others stay, and the sequence goes on where it would have. Tokens that are not there any
+  // more are no error. kInvalidArgument for tokens beyond the sequence; kUnsupported for its last
+  // one, which evaluation has to follow.
+  [[nodiscard]] virtual Status Drop(SequenceId sequence, TokenRange tokens) = 0;
 };
 
 }  // namespace kvserve

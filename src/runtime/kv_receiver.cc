@@ -51,6 +51,7 @@ class Receiver {
     std::thread receiver([this] { ReceiveLoop(); });
     Status status = Consume();
     if (status) status = AwaitInjection();
+    if (status) status = DropTokens();
     stop_ = true;
     messages_.Close();
     receiver.join();
@@ -166,6 +167,7 @@ class Receiver {
     const auto begin = Clock::now();
     auto kv = buffers_.Acquire();
     KVSERVE_TRY(DecodeInto(chunk, *kv));
+    KVSERVE_TRY(NoteDropped(expected));
     report_.decode_s += SecondsSince(begin);
     KVSERVE_TRY(AwaitInjection());
     Inject(std::move(kv));
@@ -206,6 +208,33 @@ class Receiver {
       }
     }
     return {};
+  }
+
+  // A cell of the engine is one token of all layers, keys and values.
+  [[nodiscard]] Status NoteDropped(TokenRange tokens) {
+    if (decoder_->partly_dropped()) {
+      return MakeError(ErrorCode::kUnsupported,
+                       "the frame leaves other tokens out of one layer than of another, and the "
+                       "engine can only drop them from all; a selector with outside above 0 thins");
+    }
+    const std::span<const std::uint8_t> dropped = decoder_->dropped();
+    for (std::uint32_t i = 0; i < dropped.size(); ++i) {
+      if (dropped[i] == 0) continue;
+      const std::uint32_t token = tokens.begin + i;
+      if (dropped_.empty() || dropped_.back().end != token) dropped_.push_back({token, token});
+      dropped_.back().end = token + 1;
+    }
+    return {};
+  }
+
+  // When all tokens are there, since chunks are injected without gaps.
+  [[nodiscard]] Status DropTokens() {
+    if (dropped_.empty()) return {};
+    for (const TokenRange tokens : dropped_) report_.dropped_tokens += tokens.size();
+    return worker_.Run([this](Engine& engine) -> Status {
+      for (const TokenRange tokens : dropped_) KVSERVE_TRY(engine.Drop(sequence_, tokens));
+      return {};
+    });
   }
 
   void Inject(BufferPool::Lease kv) {
@@ -258,6 +287,7 @@ class Receiver {
   const std::uint32_t total_tokens_;
   const std::uint32_t expected_chunks_;
   std::size_t max_payload_ = 0;
+  std::vector<TokenRange> dropped_;  // ascending
   KvTransferReport report_;
   double inject_s_ = 0.0;  // written on the engine thread, read after its future
   double rate_bytes_ = 0.0;

@@ -28,6 +28,7 @@ struct KvTransferReport {
   std::uint32_t tokens = 0;
   std::uint32_t chunks = 0;
   std::uint32_t lossless_fallback_chunks = 0;
+  std::uint32_t dropped_tokens = 0;  // that the frames left out, and the sequence lacks
   double prefill_s = 0.0;
   double encode_s = 0.0;
   double wire_s = 0.0;            // actively receiving
@@ -36,11 +37,11 @@ struct KvTransferReport {
 };
 
 // Blocks; runs a second thread that receives while this one decodes and the engine injects. The
-// sequence holds the KV of all `tokens` afterwards, or must be dropped: after an error it may hold
-// some. Errors: kCorruptData, kMismatch (frames that are not what was asked for, whatever their
-// checksum says), kUnavailable, kDeadlineExceeded (stall or deadline), the peer's abort with its
-// code and "prefill node: " before its message, kCancelled when `alive` says no. `started` tells
-// whether the peer has answered at all.
+// sequence holds the KV of all `tokens` afterwards but of those that the profile drops, or must be
+// closed: after an error it may hold some. Errors: kCorruptData, kMismatch (frames that are not
+// what was asked for, whatever their checksum says), kUnavailable, kDeadlineExceeded (stall or
+// deadline), the peer's abort with its code and "prefill node: " before its message, kCancelled
+// when `alive` says no. `started` tells whether the peer has answered at all.
 [[nodiscard]] Result<KvTransferReport> ReceiveKv(EngineWorker& worker, BufferPool& buffers,
                                                  Connection& connection, std::uint64_t transfer_id,
                                                  std::span<const Token> tokens, SequenceId sequence,

@@ -72,4 +72,9 @@ bool ProfileNeedsCalibration(const Profile& profile) {
   return facts.has_value() && facts->needs_artefact;
 }
 
+std::string_view ProfileMayDrop(const Profile& profile) {
+  const auto facts = FactsOf(profile.stages, DType::kFloat16, ProfileOrigin::kCaller);
+  return facts ? facts->may_drop : std::string_view();
+}
+
 }  // namespace kvserve

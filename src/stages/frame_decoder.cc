@@ -12,6 +12,7 @@
 #include "frame/frame.h"
 #include "kvserve/codec.h"
 #include "pipeline/chain.h"
+#include "pipeline/dropped_tokens.h"
 #include "pipeline/fast_decoder.h"
 #include "pipeline/stage_clock.h"
 #include "stages/frame_artefact.h"
@@ -111,6 +112,7 @@ struct FrameDecoder::State {
   FrameReader reader;
   RecentChains chains;
   FastDecoder decoder;
+  DroppedTokens dropped;  // of the last frame
   KvGeometry geometry;
   KvView planes;
   std::vector<KvBuffer::LayerTokens> layers;
@@ -129,6 +131,7 @@ Result<const KvView*> FrameDecoder::State::Resize(const FrameHeader& header, KvB
 Result<std::size_t> FrameDecoder::State::Decode(std::span<const std::byte> bytes,
                                                 const DecodeOptions& decode, KvBuffer& out,
                                                 StageSeconds* seconds) {
+  dropped.Clear();
   const auto start = Clock::now();
   KVSERVE_ASSIGN(const FrameView* const frame, reader.Read(bytes));
   if (seconds != nullptr) AddSeconds(kFrame, SecondsSince(start), *seconds);
@@ -145,6 +148,7 @@ Result<std::size_t> FrameDecoder::State::Decode(std::span<const std::byte> bytes
   context.prompt_tokens = header.prompt_tokens;
   context.arena = &arena;
   context.workers = &workers;
+  context.dropped = &dropped;
   if (chain->needs_artefact()) {
     context.artefact = options.calibration.get();
     KVSERVE_TRY(CheckArtefactFits(header, *context.artefact));
@@ -175,6 +179,15 @@ Result<std::size_t> FrameDecoder::Decode(std::span<const std::byte> bytes,
     return MakeError(ErrorCode::kInvalidArgument, "this frame decoder has been moved from");
   }
   return WithoutThrowing([&] { return state_->Decode(bytes, options, out, seconds); });
+}
+
+std::span<const std::uint8_t> FrameDecoder::dropped() const {
+  if (state_ == nullptr || !state_->dropped.any()) return {};
+  return state_->dropped.common();
+}
+
+bool FrameDecoder::partly_dropped() const {
+  return state_ != nullptr && state_->dropped.partly();
 }
 
 }  // namespace kvserve

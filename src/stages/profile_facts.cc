@@ -25,10 +25,20 @@ Result<ProfileFacts> FactsOf(const std::vector<StageSpec>& stages, DType dtype,
   ProfileFacts facts;
   facts.lossless = chain.lossless();
   facts.needs_artefact = chain.needs_artefact();
+  facts.needs_queries = chain.query_selector() != nullptr;
+  if (chain.dropping_selector() != nullptr) facts.may_drop = chain.dropping_selector()->name;
   for (const auto& transform : chain.transforms()) facts.stages.push_back(FactsOf(transform));
   facts.stages.push_back(FactsOf(chain.quantizer()));
   facts.stages.push_back(FactsOf(chain.codec()));
   return facts;
+}
+
+Status CheckKeepsTokens(const ProfileFacts& facts) {
+  if (facts.may_drop.empty()) return {};
+  return MakeError(ErrorCode::kUnsupported,
+                   "selector '" + std::string(facts.may_drop) +
+                       "' drops tokens, which the receiving engine's cache cannot leave out; with "
+                       "outside above 0 it sends them at lower precision instead");
 }
 
 bool IsLossless(const std::vector<StageSpec>& stages) {

@@ -23,12 +23,18 @@ struct StageFacts {
 struct ProfileFacts {
   bool lossless = false;  // the whole chain gives back every bit
   bool needs_artefact = false;
+  bool needs_queries = false;      // of the prompt, to encode
+  std::string_view may_drop;       // the selector that may leave tokens out; empty: none does
   std::vector<StageFacts> stages;  // transforms, quantizer, codec
 };
 
 // Errors as Chain::Create.
 [[nodiscard]] Result<ProfileFacts> FactsOf(const std::vector<StageSpec>& stages, DType dtype,
                                            ProfileOrigin origin);
+
+// For receivers that need every token: kUnsupported when the profile may drop some, naming the
+// selector and the way out.
+[[nodiscard]] Status CheckKeepsTokens(const ProfileFacts& facts);
 
 // Whether decoding gives back every bit; false for a stage that this build lacks.
 [[nodiscard]] bool IsLossless(const std::vector<StageSpec>& stages);

@@ -117,6 +117,10 @@ Status DecodePool::Write(RunningFetch& fetch, const Message& message, Scratch& s
   if (used != chunk.frame.size()) {
     return MakeError(ErrorCode::kCorruptData, "bytes follow the frame of a chunk");
   }
+  if (!scratch.decoder.dropped().empty() || scratch.decoder.partly_dropped()) {
+    return MakeError(ErrorCode::kUnsupported,
+                     "the frame leaves tokens out, which a paged cache cannot do");
+  }
   KVSERVE_TRY(CheckFrame(fetch, message.index, chunk.frame, scratch.kv));
   KVSERVE_TRY(fetch.Check());
   // The geometry of a frame of some layers says little of the others.

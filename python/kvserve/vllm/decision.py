@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import kvserve
-from kvserve.vllm.settings import MODES, Settings
+from kvserve.vllm.settings import MODES, Settings, dropping
 
 # What a request may say in kv_transfer_params.kvserve, or as vllm_xargs.kvserve_<name> where a
 # router writes kv_transfer_params itself.
@@ -73,9 +73,12 @@ def parse_profile(text: Any) -> kvserve.Profile:
     if not isinstance(text, str):
         raise RequestError(f"kvserve.profile is {text!r}; a profile's short form is expected")
     try:
-        return kvserve.Profile(text)
+        profile = kvserve.Profile(text)
     except kvserve.KVServeError as error:
         raise RequestError(f"kvserve.profile: {error}") from error
+    if profile.may_drop:
+        raise RequestError(f"kvserve.profile: {dropping(profile.may_drop)}")
+    return profile
 
 
 class ModeSwitch:

@@ -45,10 +45,19 @@ def _text(value: Any) -> str:
     return value
 
 
+def dropping(selector: str) -> str:
+    """Why this connector takes no profile that may leave tokens out."""
+    return (f"selector {selector!r} drops tokens, which vLLM's paged cache cannot leave out; with "
+            "outside above 0 it sends them at lower precision instead")
+
+
 def _profile(value: Any) -> str:
     import kvserve
 
-    return kvserve.Profile(_text(value)).name
+    profile = kvserve.Profile(_text(value))
+    if profile.may_drop:
+        raise ValueError(dropping(profile.may_drop))
+    return profile.name
 
 
 def _mode(value: Any) -> str:

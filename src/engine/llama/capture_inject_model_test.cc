@@ -170,6 +170,56 @@ TEST_P(CaptureInject, EarlierSequencesDoNotMatter) {
   EXPECT_EQ(Generate(behind, prompt, 4), expected);
 }
 
+// Whatever the cells of dropped tokens held is not seen, in window layers neither, and the tokens
+// after them keep their positions.
+TEST_P(CaptureInject, DroppedTokensAreNotSeen) {
+  const auto prompt = ProseTokens(*engine_, GetParam().prompt_tokens);
+  std::vector<KvBuffer> chunks;
+  const SequenceId source = Open();
+  ASSERT_NO_FATAL_FAILURE(PrefillHead(source, prompt, &chunks));
+  const auto whole = Generate(source, prompt, 2);
+  engine_->CloseSequence(source);
+
+  const TokenRange last = chunks.back().tokens();
+  const TokenRange dropped[] = {{4, 90}, {last.begin + 3, last.end - 20}};
+  std::vector<std::vector<std::vector<float>>> logits;
+  for (const bool spoil : {false, true}) {
+    for (KvBuffer& chunk : chunks) {
+      for (const LayerView& layer : chunk.view().layers) {
+        for (std::uint32_t i = 0; spoil && i < layer.tokens.size(); ++i) {
+          const std::uint32_t token = layer.tokens.begin + i;
+          const bool gone = (token >= dropped[0].begin && token < dropped[0].end) ||
+                            (token >= dropped[1].begin && token < dropped[1].end);
+          const std::size_t row = layer.k.values() / layer.k.tokens * DTypeBytes(layer.k.dtype);
+          if (gone) std::memset(layer.k.at(i, 0, 0), 0x3C, row);
+        }
+      }
+    }
+    const SequenceId target = Open();
+    ASSERT_NO_FATAL_FAILURE(InjectAll(target, chunks));
+    for (const TokenRange tokens : dropped) {
+      const auto status = engine_->Drop(target, tokens);
+      ASSERT_TRUE(status) << status.error().message;
+    }
+    logits.push_back(Generate(target, prompt, 2));
+    engine_->CloseSequence(target);
+  }
+  EXPECT_EQ(logits[0].size(), 3U);
+  EXPECT_EQ(logits[0], logits[1]);
+  EXPECT_NE(logits[0], whole);
+}
+
+TEST_P(CaptureInject, TheLastTokenCannotBeDropped) {
+  const auto prompt = ProseTokens(*engine_, GetParam().prompt_tokens);
+  const SequenceId sequence = Open();
+  ASSERT_NO_FATAL_FAILURE(PrefillHead(sequence, prompt, nullptr));
+  const auto next = static_cast<std::uint32_t>(prompt.size() - 1);
+  EXPECT_EQ(engine_->Drop(sequence, {next - 1, next}).error().code, ErrorCode::kUnsupported);
+  EXPECT_EQ(engine_->Drop(sequence, {next, next + 1}).error().code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(engine_->Drop(99, {0, 1}).error().code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(Generate(sequence, prompt, 1).size(), 2U);
+}
+
 INSTANTIATE_TEST_SUITE_P(Models, CaptureInject,
                          testing::Values(Param{"smollm2-f16.gguf", DType::kFloat16, 700},
                                          Param{"smollm2-f16.gguf", DType::kBFloat16, 700},

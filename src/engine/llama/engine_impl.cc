@@ -196,4 +196,29 @@ Status LlamaEngine::Inject(SequenceId sequence, const ConstKvView& chunk) {
   return {};
 }
 
+// A cell is one token of all layers that share a cache; libllama keeps window layers in another
+// cache of the same memory, from which it removes too.
+Status LlamaEngine::Drop(SequenceId sequence, TokenRange tokens) {
+  KVSERVE_TRY(CheckOpen(sequence));
+  const LlamaSequence& state = at(sequence);
+  if (tokens.empty()) return {};
+  const std::string range =
+      "[" + std::to_string(tokens.begin) + ", " + std::to_string(tokens.end) + ")";
+  if (tokens.end > state.next) {
+    return MakeError(
+        ErrorCode::kInvalidArgument,
+        "tokens " + range + " are beyond the sequence's " + std::to_string(state.next));
+  }
+  if (tokens.end == state.next) {
+    return MakeError(ErrorCode::kUnsupported,
+                     "tokens " + range + " include the sequence's last, which must stay");
+  }
+  if (llama_memory_seq_rm(llama_get_memory(state.context.get()), kCells,
+                          static_cast<llama_pos>(tokens.begin),
+                          static_cast<llama_pos>(tokens.end))) {
+    return {};
+  }
+  return MakeError(ErrorCode::kUnsupported, "this model's cache cannot drop tokens " + range);
+}
+
 }  // namespace kvserve

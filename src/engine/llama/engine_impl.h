@@ -68,6 +68,7 @@ class LlamaEngine final : public Engine {
   [[nodiscard]] Status Capture(SequenceId sequence, TokenRange tokens, std::uint32_t total_tokens,
                                KvBuffer& out) override;
   [[nodiscard]] Status Inject(SequenceId sequence, const ConstKvView& chunk) override;
+  [[nodiscard]] Status Drop(SequenceId sequence, TokenRange tokens) override;
 
  private:
   [[nodiscard]] Status CheckOpen(SequenceId sequence) const;

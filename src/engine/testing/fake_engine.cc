@@ -231,4 +231,18 @@ Status FakeEngine::Inject(SequenceId sequence, const ConstKvView& chunk) {
   return {};
 }
 
+Status FakeEngine::Drop(SequenceId sequence, TokenRange tokens) {
+  KVSERVE_TRY(CheckSequence(sequence));
+  Sequence& cells = sequences_[sequence];
+  if (tokens.empty()) return {};
+  const std::uint32_t next = cells[0].empty() ? 0 : cells[0].rbegin()->first + 1;
+  if (tokens.end > next) return MakeError(ErrorCode::kInvalidArgument, "beyond the sequence");
+  if (tokens.end == next) return MakeError(ErrorCode::kUnsupported, "the last token must stay");
+  for (auto& layer : cells) {
+    layer.erase(layer.lower_bound(tokens.begin), layer.lower_bound(tokens.end));
+  }
+  dropped_tokens_ += static_cast<int>(tokens.size());
+  return {};
+}
+
 }  // namespace kvserve::testing

@@ -55,12 +55,14 @@ class FakeEngine final : public Engine {
   [[nodiscard]] Status Capture(SequenceId sequence, TokenRange tokens, std::uint32_t total_tokens,
                                KvBuffer& out) override;
   [[nodiscard]] Status Inject(SequenceId sequence, const ConstKvView& chunk) override;
+  [[nodiscard]] Status Drop(SequenceId sequence, TokenRange tokens) override;
 
   // Counters; readable from any thread.
   [[nodiscard]] int open_sequences() const { return open_sequences_; }
   [[nodiscard]] int prefilled_tokens() const { return prefilled_tokens_; }
   [[nodiscard]] int decoded_tokens() const { return decoded_tokens_; }
   [[nodiscard]] int injected_tokens() const { return injected_tokens_; }
+  [[nodiscard]] int dropped_tokens() const { return dropped_tokens_; }
 
  private:
   static constexpr std::uint32_t kLayers = 3;
@@ -81,6 +83,7 @@ class FakeEngine final : public Engine {
   std::atomic<int> prefilled_tokens_{0};
   std::atomic<int> decoded_tokens_{0};
   std::atomic<int> injected_tokens_{0};
+  std::atomic<int> dropped_tokens_{0};
 };
 
 }  // namespace kvserve::testing
