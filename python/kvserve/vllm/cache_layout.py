@@ -104,7 +104,8 @@ def window_cost(vllm_config: VllmConfig, config: KVCacheConfig) -> str:
     """For the log at start: what it costs that window layers keep all tokens, as they do beside
     full attention without the hybrid KV cache manager; "" when nothing."""
     specs = list(layer_specs(config).values())
-    windows = [spec for spec in specs if isinstance(spec, FullAttentionSpec) and spec.sliding_window]
+    windows = [spec for spec in specs
+               if isinstance(spec, FullAttentionSpec) and spec.sliding_window]
     if not windows:
         return ""
     # Layers of one shape have one spec, which says that some of them are windows, not which.
@@ -225,8 +226,8 @@ def fact_that_differs(theirs: Mapping[str, str], ours: Mapping[str, str]) -> str
     """The first fact in which the prefill engine and this one differ, in words; "" when none."""
     for name, own in ours.items():
         if theirs.get(name) != own:
-            return (f"the prefill engine's {name} is {theirs.get(name)!r:.200}, this engine's "
-                    f"{own!r:.200}: its KV would mean something else here")
+            return (f"the engines differ in {name}: {theirs.get(name)!r:.200} on the prefill "
+                    f"engine, {own!r:.200} here, where its KV would mean something else")
     return ""
 
 

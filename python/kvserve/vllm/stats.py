@@ -20,8 +20,8 @@ _PER_RANK = " Per tensor-parallel rank: sum over rank for the engine."
 # name: (labels beyond the engine's, help)
 COUNTERS: dict[str, tuple[tuple[str, ...], str]] = {
     "decisions": (("reason", "profile"),
-                  "Requests by the reason and the profile of their decision. Per engine: made once, "
-                  "for all ranks."),
+                  "Requests by the reason and the profile of their decision. Per engine: made "
+                  "once, for all ranks."),
     "offers": (("outcome", "rank"),
                "Tickets of a prefill engine that have ended, by outcome." + _PER_RANK),
     "loads": (("outcome", "rank"),
@@ -32,10 +32,11 @@ COUNTERS: dict[str, tuple[tuple[str, ...], str]] = {
     "codec_seconds": (("direction", "rank"),
                       "Thread time in encoding (sent) or decoding (received)." + _PER_RANK),
     "wire_seconds": (("rank",),
-                     "Time in which loads were receiving, summed over loads: wire_bytes received by "
-                     "it is the mean rate of one load." + _PER_RANK),
+                     "Time in which loads were receiving, summed over loads: wire_bytes received "
+                     "by it is the mean rate of one load." + _PER_RANK),
     "lossless_fallback_frames": (("rank",),
-                                 "Frames that a profile could not code or made larger." + _PER_RANK),
+                                 "Frames that a profile could not code or made larger."
+                                 + _PER_RANK),
 }
 HISTOGRAMS: dict[str, tuple[list[float], str]] = {
     "load_seconds": ([.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60],

@@ -1,7 +1,7 @@
 """An engine of vLLM without a model: the real scheduler, the real connector and a real KV cache;
 only the forward pass is ours. It writes KV that depends on token, position, layer and head, and
-samples a token that depends on every byte of KV the request attends to: one wrong byte gives another
-answer. Tensor-parallel ranks are connectors with caches of their own in this one process."""
+samples a token that depends on every byte of KV it attends to: one wrong byte gives
+another answer. Tensor-parallel ranks are connectors with caches of their own in this one process."""
 
 from __future__ import annotations
 
@@ -151,7 +151,8 @@ class StubEngine:
         """With more ranks than heads every head is on several."""
         return max(1, self.heads // self.ranks)
 
-    def _groups(self, window: int | None, kept: bool, stored: torch.dtype) -> list[KVCacheGroupSpec]:
+    def _groups(self, window: int | None, kept: bool,
+                stored: torch.dtype) -> list[KVCacheGroupSpec]:
         shape = {"block_size": self.block_tokens, "num_kv_heads": self.rank_heads,
                  "head_size": DIM, "dtype": stored}
         if window is None:

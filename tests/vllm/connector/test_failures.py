@@ -83,20 +83,21 @@ class Mismatch(PairTest):
         self.assertRegex(answer.params["kvserve"]["error"], word)
 
     def test_other_number_of_layers(self):
-        self.refused({"layers": 4}, {"layers": 5}, r"layers is '4 \(.*this engine's '5 \(")
+        self.refused({"layers": 4}, {"layers": 5},
+                     r"in layers: '4 \(.* on the prefill engine, '5 \(.* here")
 
     def test_draft_layers_of_one_engine_alone(self):
         """Speculative decoding on the decode engine adds layers that the other does not have."""
         self.refused({"layers": 4}, {"layers": 4, "draft_layers": 1},
-                     r"layers is '4 \(.*this engine's '5 \(")
+                     r"in layers: '4 \(.* on the prefill engine, '5 \(.* here")
         self.refused({"layers": 4, "draft_layers": 1}, {"layers": 4},
-                     r"layers is '5 \(.*this engine's '4 \(")
+                     r"in layers: '5 \(.* on the prefill engine, '4 \(.* here")
 
     def test_other_dtype(self):
         import torch
 
         self.refused({"dtype": torch.bfloat16}, {"dtype": torch.float16},
-                     "KV dtype is 'bfloat16', this engine's 'float16'")
+                     "in KV dtype: 'bfloat16' on the prefill engine, 'float16' here")
 
     def test_other_weights_of_one_architecture(self):
         pair = Pair(StubEngine(transfer_config("kv_producer", model_id="one")),
@@ -106,7 +107,7 @@ class Mismatch(PairTest):
         answer = pair.ask(prompt)
         self.assertEqual(answer.tokens, single_answer(prompt))
         self.assertRegex(answer.params["kvserve"]["error"],
-                         "model_id is 'one', this engine's 'two'")
+                         "in model_id: 'one' on the prefill engine, 'two' here")
 
 
 class Aborts(PairTest):

@@ -38,7 +38,8 @@ class Keys(unittest.TestCase):
     def test_block_sizes_are_no_difference_between_engines(self):
         self.assertEqual(self.fingerprint(), self.fingerprint(block_tokens=32))
 
-    def request(self, block_tokens: int = 16, profile: str = "", salt: str | None = None) -> Request:
+    def request(self, block_tokens: int = 16, profile: str = "",
+                salt: str | None = None) -> Request:
         request = Request(
             request_id="r", prompt_token_ids=prompt_of(128), pooling_params=None,
             sampling_params=SamplingParams(max_tokens=1), cache_salt=salt,
@@ -81,8 +82,8 @@ class Facts(PairTest):
         theirs = {"KV dtype": "bfloat16", "model_id": "a"}
         self.assertEqual(fact_that_differs(theirs, dict(theirs)), "")
         self.assertRegex(fact_that_differs(theirs, {**theirs, "model_id": "b"}),
-                         "prefill engine's model_id is 'a', this engine's 'b'")
-        self.assertRegex(fact_that_differs({}, theirs), "KV dtype is None")
+                         "in model_id: 'a' on the prefill engine, 'b' here")
+        self.assertRegex(fact_that_differs({}, theirs), "in KV dtype: None")
         self.assertLess(len(fact_that_differs({"KV dtype": "x" * 10000}, theirs)), 1000)
 
     def test_engines_of_other_facts_refuse_each_other_in_the_handshake_too(self):

@@ -57,7 +57,8 @@ class Sizes(unittest.TestCase):
         prompt = prompt_of(TOKENS)
         answer = pair.ask(prompt)
         self.assertEqual(answer.tokens, single_answer(prompt))
-        self.assertRegex(answer.params["kvserve"]["error"], "1 tensor-parallel ranks and this one 8")
+        self.assertRegex(answer.params["kvserve"]["error"],
+                         "1 tensor-parallel ranks and this one 8")
 
     def test_policy_fail_ends_the_request_with_an_error(self):
         pair = Pair(StubEngine(transfer_config("kv_producer", "fail"), ranks=2),

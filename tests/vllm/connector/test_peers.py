@@ -151,6 +151,21 @@ class Aborts(PairTest):
         self.assertEqual(pair.decode.free_blocks(), pair.decode.free_at_start)
 
 
+    def test_lease_that_expires_while_it_is_read(self):
+        """The load has failed, whatever lies in the prefill engine's blocks by then."""
+        pair = self.pair(lease_s=1)
+        prompt = prompt_of(40)
+        pair.decode.add("d", prompt, 4, self.promise(pair, prompt, "t"))
+        pair.decode.step()
+        self.assertFalse(pair.decode.answers["d"].finished)
+        end = time.monotonic() + 60
+        while not pair.decode.answers["d"].finished and time.monotonic() < end:
+            pair.decode.step()
+        answer = pair.decode.answers["d"]
+        self.assertEqual(answer.tokens, single_answer(prompt))
+        self.assertRegex(answer.params["kvserve"]["error"], "lease")
+
+
 class StaleTickets(PairTest):
     """What a router hands on may be old."""
 
