@@ -55,6 +55,7 @@ class Soak:
             try:
                 self.inject_faults()
             except BaseException:
+                self.serving.set()  # else requests that wait for a restart would wait for ever
                 pool.shutdown(cancel_futures=True)
                 raise
             concurrent.futures.wait(asked)
