@@ -75,6 +75,12 @@ class Profile:
     @property
     def needs_calibration(self) -> bool: ...
 
+    @property
+    def may_drop(self) -> str:
+        """
+        the selector by which frames may leave tokens out, or ''; engines that cannot drop tokens refuse such a profile
+        """
+
     def __str__(self) -> str: ...
 
     def __repr__(self) -> str: ...
@@ -182,6 +188,12 @@ class Decoder:
     def decode(self, frame: object, model: bytes | None = None, key: bytes | None = None, max_raw_bytes: int = 17179869184) -> tuple[Chunk, int]: ...
 
     def decode_into(self, frame: object, to: KvView, model: bytes | None = None, key: bytes | None = None, max_raw_bytes: int = 17179869184) -> int: ...
+
+    @property
+    def dropped(self) -> list[bool]: ...
+
+    @property
+    def partly_dropped(self) -> bool: ...
 
     @property
     def stage_seconds(self) -> dict[str, float]:

@@ -117,6 +117,7 @@ class RoundTrip(unittest.TestCase):
             self.assertEqual(decoder.decode(encoder.encode(tensors)).tokens, (0, 20 + seed))
         self.assertGreater(encoder.stage_seconds["rans"], 0)
         self.assertGreater(decoder.stage_seconds["rans"], 0)
+        self.assertEqual((decoder.dropped, decoder.partly_dropped), ([], False))
 
     def test_a_chunk_is_encoded_again(self):
         chunk = kvserve.decode(kvserve.encode(kv.gaussian_kv(), LOSSY))

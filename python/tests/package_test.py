@@ -66,6 +66,7 @@ class Package(unittest.TestCase):
         self.assertEqual(len({profile, kvserve.Profile("hadamard|uniform|rans")}), 1)
         self.assertNotEqual(profile, kvserve.Profile("uniform|rans"))
         self.assertFalse(profile.lossless or profile.needs_calibration)
+        self.assertEqual(profile.may_drop, "")
         self.assertTrue(kvserve.Profile("lossless").lossless and kvserve.Profile("none").lossless)
         self.assertTrue(kvserve.Profile("uniform|rans:tables=calibrated").needs_calibration)
 
