@@ -14,6 +14,9 @@ namespace {
 // The prefill node would have to refuse it, request by request.
 Result<Profile> CheckedProfile(const std::string& text, const DecodeNodeOptions& options) {
   KVSERVE_ASSIGN(Profile profile, ParseProfile(text));
+  KVSERVE_ASSIGN(const ProfileFacts facts,
+                 FactsOf(profile.stages, DType::kFloat16, ProfileOrigin::kCaller));
+  KVSERVE_TRY(CheckNeedsNoQueries(facts));
   KVSERVE_TRY(FrameEncoder::Create(profile, {.calibration = options.calibration}));
   return profile;
 }

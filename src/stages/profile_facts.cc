@@ -25,7 +25,7 @@ Result<ProfileFacts> FactsOf(const std::vector<StageSpec>& stages, DType dtype,
   ProfileFacts facts;
   facts.lossless = chain.lossless();
   facts.needs_artefact = chain.needs_artefact();
-  facts.needs_queries = chain.query_selector() != nullptr;
+  if (chain.query_selector() != nullptr) facts.needs_queries = chain.query_selector()->name;
   if (chain.dropping_selector() != nullptr) facts.may_drop = chain.dropping_selector()->name;
   for (const auto& transform : chain.transforms()) facts.stages.push_back(FactsOf(transform));
   facts.stages.push_back(FactsOf(chain.quantizer()));
@@ -39,6 +39,13 @@ Status CheckKeepsTokens(const ProfileFacts& facts) {
                    "selector '" + std::string(facts.may_drop) +
                        "' drops tokens, which the receiving engine's cache cannot leave out; with "
                        "outside above 0 it sends them at lower precision instead");
+}
+
+Status CheckNeedsNoQueries(const ProfileFacts& facts) {
+  if (facts.needs_queries.empty()) return {};
+  return MakeError(ErrorCode::kUnsupported, "selector '" + std::string(facts.needs_queries) +
+                                                "' ranks tokens by the prompt's queries, which a "
+                                                "sender of KV does not have");
 }
 
 bool IsLossless(const std::vector<StageSpec>& stages) {

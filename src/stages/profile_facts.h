@@ -23,7 +23,7 @@ struct StageFacts {
 struct ProfileFacts {
   bool lossless = false;  // the whole chain gives back every bit
   bool needs_artefact = false;
-  bool needs_queries = false;      // of the prompt, to encode
+  std::string_view needs_queries;  // the selector that needs the prompt's queries; empty: none
   std::string_view may_drop;       // the selector that may leave tokens out; empty: none does
   std::vector<StageFacts> stages;  // transforms, quantizer, codec
 };
@@ -35,6 +35,9 @@ struct ProfileFacts {
 // For receivers that need every token: kUnsupported when the profile may drop some, naming the
 // selector and the way out.
 [[nodiscard]] Status CheckKeepsTokens(const ProfileFacts& facts);
+
+// For senders that have no queries: kUnsupported when the profile needs some, naming the selector.
+[[nodiscard]] Status CheckNeedsNoQueries(const ProfileFacts& facts);
 
 // Whether decoding gives back every bit; false for a stage that this build lacks.
 [[nodiscard]] bool IsLossless(const std::vector<StageSpec>& stages);

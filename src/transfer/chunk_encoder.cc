@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/try.h"
+#include "stages/profile_facts.h"
 
 namespace kvserve {
 
@@ -10,6 +11,9 @@ ChunkEncoder::ChunkEncoder(FrameEncoder encoder, bool plain, CodecOptions option
     : encoder_(std::move(encoder)), plain_(plain), options_(std::move(options)) {}
 
 Result<ChunkEncoder> ChunkEncoder::Create(const Profile& profile, CodecOptions options) {
+  KVSERVE_ASSIGN(const ProfileFacts facts,
+                 FactsOf(profile.stages, DType::kFloat16, ProfileOrigin::kCaller));
+  KVSERVE_TRY(CheckNeedsNoQueries(facts));
   KVSERVE_ASSIGN(auto encoder, FrameEncoder::Create(profile, options));
   KVSERVE_ASSIGN(const Profile none, ParseProfile("none"));
   return ChunkEncoder(std::move(encoder), profile.stages == none.stages, std::move(options));

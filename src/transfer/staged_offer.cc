@@ -38,6 +38,7 @@ Result<std::shared_ptr<StagedOffer>> StagedOffer::Create(std::string ticket, Off
   KVSERVE_ASSIGN(const ProfileFacts facts,
                  FactsOf(profile.stages, geometry.dtype, ProfileOrigin::kCaller));
   KVSERVE_TRY(CheckKeepsTokens(facts));
+  KVSERVE_TRY(CheckNeedsNoQueries(facts));
   KVSERVE_TRY(FrameEncoder::Create(profile, {.threads = 1, .calibration = options.calibration}));
   if (offer.tokens.empty() || offer.tokens.size() > kMaxTokens) {
     return MakeError(ErrorCode::kInvalidArgument,
