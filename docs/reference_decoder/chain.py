@@ -45,7 +45,22 @@ class Kind(NamedTuple):
     needs_artefact: Any = lambda parameters: False
 
 
+# What selectors have in common.
+CHOICE = {1: Parameter(0, 65536), 2: Parameter(0, 2**24), 3: Parameter(0, 1, whole=False),
+          4: Parameter(0, 1, whole=False), 5: BOOLEAN}
+
 STAGES = {
+    0x0101: Kind("window", SELECTOR, None,
+                 {1: Parameter(0, 65536), 2: Parameter(0, 2**24), 3: Parameter(0, 1, whole=False),
+                  4: Parameter(1, 64, whole=False)}),
+    0x0102: Kind("attention", SELECTOR, None,
+                 {**CHOICE, 6: Parameter(0, 65536), 7: Parameter(1, 255)}),
+    0x0103: Kind("expected", SELECTOR, None,
+                 {**CHOICE, 6: Parameter(0, 2, whole=False), 7: Parameter(0, 2, whole=False),
+                  8: Parameter(1 / 64, 1, whole=False), 9: Parameter(1, 64, whole=False),
+                  10: Parameter(1, 65536)}, needs_artefact=lambda parameters: True),
+    0x0104: Kind("buckets", SELECTOR, None,
+                 {**CHOICE, 6: Parameter(1, 16), 7: Parameter(0, 2**31 - 1)}),
     0x0201: Kind("hadamard", TRANSFORM, Hadamard,
                  {1: Parameter(0, 2**31 - 1), 2: BOOLEAN, 3: BOOLEAN}),
     0x0202: Kind("affine", TRANSFORM, Affine,
