@@ -96,9 +96,9 @@ class SchedulerHalf:
         self._cache_manager = manager
 
     def set_workers(self, workers: list[WorkerAddress]) -> None:
-        """[tensor-parallel rank] of this engine's senders."""
+        """[tensor-parallel rank] of this engine's senders; none on a pure decode engine."""
         self._addresses = [worker.address for worker in workers]
-        self._facts = workers[0].facts
+        self._facts = workers[0].facts if workers else {}
 
     # Per request.
 

@@ -178,8 +178,8 @@ class StubEngine:
             if (handshake := worker.get_handshake_metadata()) is not None:
                 handshakes[0, rank] = handshake
             self.workers.append(worker)
-        if handshakes:
-            self.scheduler.connector.set_xfer_handshake_metadata_pp_aware(handshakes)
+        # As vLLM does, also where no worker has said anything.
+        self.scheduler.connector.set_xfer_handshake_metadata_pp_aware(handshakes)
 
     # Requests.
 
