@@ -10,10 +10,11 @@ from byte_reader import ByteReader, Unsupported, require
 
 PREFIX_BYTES = 34
 CHECKSUM_AT = slice(26, 34)
-STATISTICS, ENTROPY, HEAD_SCORES = 1, 2, 6
+STATISTICS, ENTROPY, KLT_HEADS, KLT_JOINT, QUERIES, HEAD_SCORES = range(1, 7)
 REQUIRED = 1
 TABLE_SUM = 4096
 
+Klt = tuple[np.ndarray, np.ndarray]  # mean [head * dim], basis [group, component, column]
 Statistics = tuple[np.ndarray, np.ndarray]  # mean and scale, [head * dim] float32
 
 
@@ -27,7 +28,9 @@ class Artefact:
     source: str
     statistics: dict[tuple[int, bool], Statistics]  # by layer and is_v
     entropy: dict[int, np.ndarray]  # by alphabet: [class, symbol] frequencies
-    head_scores: dict[int, np.ndarray]  # by layer: [kv head]
+    klt_heads: dict[tuple[int, bool], Klt]
+    klt_joint: dict[tuple[int, bool], Klt]
+    head_scores: dict[int, np.ndarray]  # by layer: [kv_head]
 
 
 def read_artefact(data: bytes) -> Artefact:
@@ -79,7 +82,7 @@ def _read_body(body: ByteReader, fingerprint: bytes) -> Artefact:
     tokens = body.varint()
     source = body.take(body.varint(0, 4096))
     require(all(0x20 <= byte <= 0x7E for byte in source), "source is not printable")
-    return Artefact(fingerprint, dtype, layers, model, tokens, source.decode(), {}, {}, {})
+    return Artefact(fingerprint, dtype, layers, model, tokens, source.decode(), {}, {}, {}, {}, {})
 
 
 def _read_table(body: ByteReader) -> list[tuple[int, int, int, int, int]]:
@@ -99,6 +102,12 @@ def _read_section(artefact: Artefact, kind: int, flags: int, version: int,
         _read_statistics(artefact, section)
     elif (kind, version) == (ENTROPY, 1):
         _read_entropy(artefact, section)
+    elif (kind, version) == (KLT_HEADS, 1):
+        _read_klt(artefact.layers, False, artefact.klt_heads, section)
+    elif (kind, version) == (KLT_JOINT, 1):
+        _read_klt(artefact.layers, True, artefact.klt_joint, section)
+    elif (kind, version) == (QUERIES, 1):
+        _read_queries(artefact.layers, section)
     elif (kind, version) == (HEAD_SCORES, 1):
         _read_head_scores(artefact, section)
     elif flags & REQUIRED:
@@ -137,12 +146,51 @@ def _read_entropy(artefact: Artefact, section: ByteReader) -> None:
         last = alphabet
 
 
+def _floats(section: ByteReader, *shape: int) -> np.ndarray:
+    values = np.frombuffer(section.take(4 * math.prod(shape)), "<f4").reshape(shape)
+    require(bool(np.isfinite(values).all()), "a value that is not finite")
+    return values
+
+
+def _read_klt(layers: list, joint: bool, planes: dict, section: ByteReader) -> None:
+    for layer, (kv_heads, k_dim, v_dim) in enumerate(layers):
+        for is_v, dim in enumerate((k_dim, v_dim)):
+            present = section.number("B")
+            require(present <= (1 if dim else 0), "a KLT of no plane")
+            if present:
+                groups, columns = (1, kv_heads * dim) if joint else (kv_heads, dim)
+                mean = _floats(section, kv_heads * dim)
+                basis = _floats(section, groups, columns, columns)
+                variance = _floats(section, groups, columns)
+                norms = (basis.astype(np.float64)**2).sum(2)
+                require(bool((abs(norms - 1) <= 1e-3).all()), "a row of a basis without norm 1")
+                require(bool((variance >= 0).all() and (np.diff(variance) <= 0).all()),
+                        "variances that are negative or rise")
+                planes[layer, bool(is_v)] = mean, basis
+    require(bool(planes), "no plane has a KLT")
+
+
+def _read_queries(layers: list, section: ByteReader) -> None:
+    """Checked; no decoder needs them."""
+    layers_there = 0
+    for kv_heads, k_dim, _ in layers:
+        if not (heads := section.varint(0, 4096)):
+            continue
+        require(heads % kv_heads == 0, "query heads that are no multiple of KV heads")
+        _floats(section, heads, k_dim)
+        triangles = _floats(section, heads, k_dim * (k_dim + 1) // 2)
+        diagonal = [i * (i + 3) // 2 for i in range(k_dim)]
+        require(bool((triangles[:, diagonal] >= 0).all()), "a variance that is negative")
+        layers_there += 1
+    require(layers_there > 0, "no layer has queries")
+
+
 def _read_head_scores(artefact: Artefact, section: ByteReader) -> None:
     for layer, (kv_heads, _, _) in enumerate(artefact.layers):
         present = section.number("B")
-        require(present <= 1, "unknown presence of head scores")
+        require(present <= 1, "a flag is neither 0 nor 1")
         if present:
-            scores = np.frombuffer(section.take(4 * kv_heads), "<f4")
+            scores = _floats(section, kv_heads)
             require(bool(((scores >= 0) & (scores <= 1)).all()), "a score outside 0..1")
             artefact.head_scores[layer] = scores
-    require(bool(artefact.head_scores), "no layer has head scores")
+    require(bool(artefact.head_scores), "no layer has scores")

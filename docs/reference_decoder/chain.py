@@ -13,6 +13,7 @@ from delta import Delta
 from float8 import FORMS, round_to
 from frame import CLASSES, ELEMENT_BYTES, NO_FINGERPRINT, SIDE, SYMBOLS, Frame, Stage
 from hadamard import Hadamard
+from klt import Klt
 from lz4_blocks import decode_lz4
 from mixed import MixedQuantizer
 from quantizers import Fp8Quantizer, LosslessQuantizer, NoneQuantizer
@@ -20,6 +21,7 @@ from planes import Extent, Plane, Settings
 from rans import decode_rans
 from symbol_codecs import decode_bitpack, decode_none, decode_zstd
 from uniform import UniformQuantizer
+from unrope import UnRope
 
 MAX_RAW_BYTES = 2**33  # this decoder's own limit
 SELECTOR, TRANSFORM, QUANTIZER, CODEC = range(4)
@@ -68,6 +70,9 @@ STAGES = {
                  needs_artefact=lambda parameters: parameters[1] == 1),
     0x0203: Kind("delta", TRANSFORM, Delta,
                  {1: BOOLEAN, 2: Parameter(2, 4096), 3: BOOLEAN, 4: BOOLEAN}),
+    0x0204: Kind("unrope", TRANSFORM, UnRope, {}),
+    0x0205: Kind("klt", TRANSFORM, Klt, {1: BOOLEAN, 2: BOOLEAN, 3: BOOLEAN, 4: BOOLEAN},
+                 needs_artefact=lambda parameters: parameters[3] or parameters[4]),
     0x0301: Kind("none", QUANTIZER, NoneQuantizer, {}),
     0x0302: Kind("uniform", QUANTIZER, UniformQuantizer,
                  {1: Parameter(2, 256), 2: Parameter(2, 256),
@@ -106,7 +111,7 @@ def planes_of(frame: Frame) -> list[Plane]:
         for is_v, dim in enumerate((shape.k_dim, shape.v_dim)):
             if dim:
                 planes.append(Plane(layer, bool(is_v), first_token, shape.tokens, shape.kv_heads,
-                                    dim, frame.dtype))
+                                    dim, frame.dtype, shape.rope_style, shape.rope_theta))
     return planes
 
 
@@ -163,12 +168,20 @@ def _check_chain(frame: Frame,
     require(SELECTOR not in places or kinds[-2].make is MixedQuantizer,
             "selectors before a quantizer that codes all tokens alike")
     require(frame.dtype != "uint8" or kinds[-2].make.native, "opaque bytes are no numbers")
+    _check_rotation(kinds, parameters)
     needed = any(kind.needs_artefact(values) for kind, values in zip(kinds, parameters))
     require(needed == (frame.artefact != NO_FINGERPRINT),
             "an artefact is named that no stage needs, or one is needed and none is named")
     artefact = _find_artefact(frame, artefacts) if needed else None
     return kinds, [Settings(values, stage.version, artefact, frame.model_layers)
                    for values, stage in zip(parameters, frame.stages)]
+
+
+def _check_rotation(kinds: list[Kind], parameters: list[dict[int, float]]) -> None:
+    names = [kind.name for kind in kinds]
+    for at, (name, values) in enumerate(zip(names, parameters)):
+        require(name != "klt" or not values[3] or "unrope" in names[:at],
+                "a klt of keys that is not behind an unrope")
 
 
 def _check_parameters(stage: Stage) -> dict[int, float]:

@@ -17,6 +17,8 @@ class Plane:
     heads: int
     dim: int
     dtype: str
+    rope_style: int
+    rope_theta: float
 
 
 class Extent(NamedTuple):

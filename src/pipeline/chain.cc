@@ -98,6 +98,20 @@ Status CheckWeighed(const std::vector<ChainStage<Selector>>& selectors,
                               "' codes all tokens alike; use quantizer 'mixed'");
 }
 
+// Axes of keys before RoPE mean nothing for rotated keys, and nothing in the values would tell.
+Status CheckRotation(const std::vector<ChainStage<Transform>>& transforms, ErrorCode fault) {
+  bool unrotated = false;
+  for (const auto& transform : transforms) {
+    if (transform.stage->needs_unrotated_keys() && !unrotated) {
+      return MakeError(fault, "transform '" + std::string(transform.info->name) +
+                                  "' takes keys before RoPE; put 'unrope' before it, or set "
+                                  "k_on=0");
+    }
+    unrotated = unrotated || transform.stage->unrotates_keys();
+  }
+  return {};
+}
+
 template <typename Stage>
 using Factory = Result<std::unique_ptr<Stage>> (*)(const Settings&);
 
@@ -184,6 +198,7 @@ Result<Chain> Chain::Create(const std::vector<StageSpec>& stages, StageTable tab
         break;
     }
   }
+  KVSERVE_TRY(CheckRotation(chain.transforms_, fault));
   KVSERVE_TRY(CheckWeighed(chain.selectors_, chain.quantizer_, fault));
   KVSERVE_TRY(chain.CheckDType(dtype, origin));
   return chain;

@@ -262,6 +262,10 @@ class Transform {
                                        ByteReader& side) const;
   // True: PlaneContext::decoded holds the earlier planes at this transform's input domain.
   [[nodiscard]] virtual bool needs_feedback() const { return false; }
+  // True: after it, keys of layers whose rotation is known are those before RoPE. A transform that
+  // needs such keys stands behind one that gives them (Chain::Create sees to it).
+  [[nodiscard]] virtual bool unrotates_keys() const { return false; }
+  [[nodiscard]] virtual bool needs_unrotated_keys() const { return false; }
   // True: FrameContext::artefact is set, and frames name it.
   [[nodiscard]] virtual bool needs_artefact() const { return false; }
   // Of this plane kind. Default: kCalibrated when an artefact is needed, else kUnit.

@@ -74,13 +74,15 @@ INSTANTIATE_TEST_SUITE_P(Table, EveryChainOnBothExecutors,
 INSTANTIATE_TEST_SUITE_P(Calibrated, EveryChainOnBothExecutors,
                          ::testing::Values("affine:source=calibrated|uniform|rans",
                                            "hadamard|uniform|rans:tables=calibrated",
+                                           "unrope|klt:k_on=0|uniform|rans",
                                            "lossless|rans:tables=calibrated"),
                          TestName);
 
 // One encoder and one decoder over frames of changing shapes and profiles.
 TEST(FrameDecoder, TakesFramesOfManyProfilesInTurn) {
-  FrameDecoder decoder = FrameDecoder::Create({.threads = 2}).value();
   const KvGeometry geometry = MakeGeometry(DType::kBFloat16, {{2, 64, 64}, {1, 80, 0}});
+  const CodecOptions options{.threads = 2, .calibration = testing::SampleArtefact(geometry)};
+  FrameDecoder decoder = FrameDecoder::Create(options).value();
   std::vector<std::string> texts = testing::AllChains();
   ASSERT_GT(texts.size(), 10U);  // more than a decoder remembers
   for (std::uint32_t round = 0; round < 2; ++round) {
@@ -88,9 +90,9 @@ TEST(FrameDecoder, TakesFramesOfManyProfilesInTurn) {
       const Profile profile = ParseProfile(text).value();
       const KvBuffer chunk = MakeChunk(geometry, {0, 9 + 7 * round});
       std::vector<std::byte> frame;
-      ASSERT_TRUE(EncodeFrame(chunk.view(), profile, {}, frame)) << text;
+      ASSERT_TRUE(EncodeFrame(chunk.view(), profile, {}, frame, nullptr, options)) << text;
       KvBuffer expected;
-      ASSERT_TRUE(DecodeFrame(frame, {}, expected));
+      ASSERT_TRUE(DecodeFrame(frame, {}, expected, nullptr, options));
       KvBuffer decoded;
       ASSERT_EQ(decoder.Decode(frame, {}, decoded).value(), frame.size());
       EXPECT_EQ(Difference(std::as_const(expected).view(), std::as_const(decoded).view()), "");

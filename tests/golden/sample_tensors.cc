@@ -45,6 +45,14 @@ Result<Shape> ShapeNamed(std::string_view name) {
   if (name == "uneven") return Shape{{5, Layer(1, 192, 128)}, {256, 263}, 1000, {2, 3}};
   if (name == "token") return Shape{{Layer(1, 8, 8)}, {0, 1}, 2, {}};
   if (name == "long") return Shape{{Layer(1, 16, 16)}, {0, 300}, 300, {}};
+  if (name == "roped") {
+    LayerGeometry neighbours = Layer(3, 6, 4, 0, RopeStyle::kInterleaved);
+    neighbours.rope_theta = 500000.0F;
+    return Shape{{Layer(2, 8, 6), neighbours, Layer(1, 8, 8, 0, RopeStyle::kNone)},
+                 {1000, 1014},
+                 1020,
+                 {}};
+  }
   if (name == "cut") {
     return Shape{{Layer(1, 32, 0, 0, RopeStyle::kNone)}, {0, 17000}, 17000, {}, 512};
   }
@@ -116,6 +124,20 @@ std::array<std::uint16_t, 256> Frequencies(std::uint32_t alphabet, std::uint32_t
   return frequencies;
 }
 
+constexpr std::uint32_t kMostColumns = 32;
+
+// KLT and queries of every plane and layer, which the artefacts of larger shapes lack.
+void AddModelSections(const KvGeometry& geometry, CalibrationArtefact::Contents& contents) {
+  for (const LayerGeometry& layer : geometry.layers) {
+    for (const std::uint32_t dim : {layer.k_dim, layer.v_dim}) {
+      if (layer.kv_heads * dim > kMostColumns) return;
+      contents.klt_heads.push_back(SampleKlt(layer.kv_heads * dim, dim));
+      contents.klt_joint.push_back(SampleKlt(layer.kv_heads * dim, layer.kv_heads * dim));
+    }
+    contents.query_statistics.push_back(SampleQueries(2 * layer.kv_heads, layer.k_dim));
+  }
+}
+
 }  // namespace
 
 Result<SampleChunk> MakeSampleChunk(std::string_view name, DType dtype) {
@@ -149,6 +171,7 @@ Result<std::vector<std::byte>> MakeSampleCalibration(const KvGeometry& geometry)
     const auto index = static_cast<std::uint32_t>(contents.head_scores.size());
     contents.head_scores.push_back(SampleHeadScores(index, layer.kv_heads));
   }
+  AddModelSections(geometry, contents);
   for (const std::uint32_t alphabet : {8U, 16U}) {
     contents.entropy.push_back(
         {alphabet, {Frequencies(alphabet, alphabet / 2), Frequencies(alphabet, 1)}});

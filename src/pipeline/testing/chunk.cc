@@ -50,6 +50,10 @@ KvGeometry MakeGeometry(DType dtype, const std::vector<LayerShape>& layers) {
     layer.k_dim = shape.k_dim;
     layer.v_dim = shape.v_dim;
     layer.window_tokens = shape.window_tokens;
+    if (shape.k_dim % 2 == 0) {
+      layer.rope_style = shape.k_dim % 32 == 0 ? RopeStyle::kHalves : RopeStyle::kInterleaved;
+      layer.rope_theta = 10000.0F;
+    }
     geometry.layers.push_back(layer);
   }
   return geometry;

@@ -15,6 +15,7 @@ struct LayerShape {
   std::uint32_t v_dim = 8;
   std::uint32_t window_tokens = 0;
 };
+// Keys are rotated where k_dim is even: in halves for multiples of 32, else in neighbours.
 [[nodiscard]] KvGeometry MakeGeometry(DType dtype, const std::vector<LayerShape>& layers);
 
 // Every layer is a noisy copy of one base, tokens differ in loudness and channels in scale. The

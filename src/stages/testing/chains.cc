@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "pipeline/chain.h"
+#include "pipeline/profile_text.h"
 #include "pipeline/settings.h"
 #include "pipeline/stage_lookup.h"
 #include "stages/registry.h"
@@ -33,12 +35,28 @@ std::string WeighedQuantizer() {
   return "";
 }
 
+bool CanBe(const std::string& text) {
+  const auto profile = ParseProfileText(text, BuiltinStages());
+  return profile && Chain::Create(profile->stages, BuiltinStages(), DType::kFloat16, Device::kHost,
+                                  ProfileOrigin::kCaller);
+}
+
+// A chain as it is, or behind the transform that it needs before it.
+std::string Usable(const std::string& text) {
+  if (CanBe(text)) return text;
+  for (const StageInfo* transform : OfKind(StageKind::kTransform)) {
+    const std::string longer = std::string(transform->name) + "|" + text;
+    if (CanBe(longer)) return longer;
+  }
+  return text;
+}
+
 // The stage in the shortest chain that uses it.
 std::string InChain(const StageInfo& info, const std::string& stage) {
   if (info.kind == StageKind::kSelector) return stage + "|" + WeighedQuantizer();
   const std::string real = RealQuantizer() == nullptr ? "" : std::string(RealQuantizer()->name);
   if (info.kind == StageKind::kQuantizer) return stage + "|none";
-  if (info.kind != StageKind::kCodec) return stage + "|" + real;
+  if (info.kind != StageKind::kCodec) return Usable(stage + "|" + real);
   return real + "|" + stage;
 }
 
@@ -63,7 +81,8 @@ std::vector<std::string> AllChains() {
     if (quantizer->domain == QuantizerDomain::kNative) continue;
     for (const StageInfo* transform : OfKind(StageKind::kTransform)) {
       const StageInfo* codec = codecs[chains.size() % codecs.size()];
-      chains.push_back(std::string(transform->name) + "|" + name + "|" + std::string(codec->name));
+      chains.push_back(
+          Usable(std::string(transform->name) + "|" + name + "|" + std::string(codec->name)));
     }
   }
   return chains;
