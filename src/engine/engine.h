@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -29,6 +30,13 @@ struct ChatMessage {
   std::string role;
   std::string content;
 };
+
+// Queries of one layer (index into ModelInfo::geometry) and one Prefill call, as attention uses
+// them but for its scale: `values` [token, head, dim] of the tokens from `first_position` on,
+// before RoPE or after it (`rotated`). Valid during the call.
+using QueryTap = std::function<void(std::uint32_t layer, std::uint32_t first_position,
+                                    std::span<const float> values, std::uint32_t heads,
+                                    std::uint32_t dim, bool rotated)>;
 
 // One model with several sequences. Not thread-safe: one thread at a time. Every error
 // leaves other sequences untouched.
@@ -63,6 +71,11 @@ class Engine {
                                                          std::span<const Token> tokens,
                                                          std::uint32_t first_position) = 0;
 
+  // Calls `tap` during each Prefill, on its thread, for every layer, before RoPE and then after it
+  // (of a layer without RoPE the same values twice); null ends it. Layers whose queries the engine
+  // cannot see are left out. kUnsupported from engines that were not opened for it.
+  [[nodiscard]] virtual Status TapQueries(QueryTap tap);
+
   // ---- KV ----
   // Copies the KV of `tokens` to `out` (resized): all layers; a window layer gives only those of
   // its last window_tokens before `total_tokens`, the length the request will have. kBadInput when
@@ -77,5 +90,9 @@ class Engine {
   // one, which evaluation has to follow.
   [[nodiscard]] virtual Status Drop(SequenceId sequence, TokenRange tokens) = 0;
 };
+
+inline Status Engine::TapQueries(QueryTap /*tap*/) {
+  return MakeError(ErrorCode::kUnsupported, "this engine does not show its queries");
+}
 
 }  // namespace kvserve

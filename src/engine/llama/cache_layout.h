@@ -13,6 +13,7 @@ namespace kvserve {
 struct CacheLayout {
   KvGeometry geometry;                            // layers in ascending model order
   std::vector<std::vector<std::uint32_t>> slots;  // [cache][slot] -> geometry layer
+  std::vector<std::uint32_t> model_layers;        // of each geometry layer, as the model counts
   bool has_values = true;                         // false: single-plane layers only
 
   [[nodiscard]] std::uint32_t window_tokens(std::size_t cache) const {

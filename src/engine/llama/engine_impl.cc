@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "base/try.h"
 #include "engine/llama/chunk_state.h"
@@ -99,6 +100,24 @@ Status LlamaEngine::Evaluate(SequenceId sequence, std::span<const Token> tokens,
   }
   return MakeError(ErrorCode::kInternal, "evaluation failed with code " + std::to_string(code) +
                                              ": " + LastEngineError());
+}
+
+Status LlamaEngine::Prefill(SequenceId sequence, std::span<const Token> tokens,
+                            std::uint32_t first_position) {
+  if (!queries_) return Evaluate(sequence, tokens, first_position, false);
+  queries_->Begin(first_position, tokens.size());
+  const Status evaluated = Evaluate(sequence, tokens, first_position, false);
+  queries_->End(evaluated.has_value());
+  return evaluated;
+}
+
+Status LlamaEngine::TapQueries(QueryTap tap) {
+  if (!queries_) {
+    return MakeError(ErrorCode::kUnsupported,
+                     "the model was opened without tap_queries, so its queries cannot be seen");
+  }
+  queries_->SetTap(std::move(tap));
+  return {};
 }
 
 Result<std::span<const float>> LlamaEngine::Decode(SequenceId sequence, Token token,

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "engine/llama/handles.h"
 #include "engine/llama/llama_engine.h"
 #include "engine/llama/model_text.h"
+#include "engine/llama/query_recorder.h"
 
 namespace kvserve {
 
@@ -28,10 +30,11 @@ struct LlamaSequence {
 class LlamaEngine final : public Engine {
  public:
   LlamaEngine(const LlamaOptions& options, LlamaModel model, std::vector<LlamaContext> contexts,
-              CacheLayout layout, ModelInfo info)
+              std::unique_ptr<QueryRecorder> queries, CacheLayout layout, ModelInfo info)
       : chunk_tokens_(options.chunk_tokens),
         model_(std::move(model)),
         vocab_(llama_model_get_vocab(model_.get())),
+        queries_(std::move(queries)),
         layout_(std::move(layout)),
         info_(std::move(info)) {
     for (LlamaContext& context : contexts) sequences_.emplace_back().context = std::move(context);
@@ -58,13 +61,12 @@ class LlamaEngine final : public Engine {
   [[nodiscard]] Result<SequenceId> OpenSequence() override;
   void CloseSequence(SequenceId sequence) override;
   [[nodiscard]] Status Prefill(SequenceId sequence, std::span<const Token> tokens,
-                               std::uint32_t first_position) override {
-    return Evaluate(sequence, tokens, first_position, false);
-  }
+                               std::uint32_t first_position) override;
   [[nodiscard]] Result<std::span<const float>> Decode(SequenceId sequence, Token token,
                                                       std::uint32_t position) override;
   [[nodiscard]] Result<std::vector<float>> Score(SequenceId sequence, std::span<const Token> tokens,
                                                  std::uint32_t first_position) override;
+  [[nodiscard]] Status TapQueries(QueryTap tap) override;
   [[nodiscard]] Status Capture(SequenceId sequence, TokenRange tokens, std::uint32_t total_tokens,
                                KvBuffer& out) override;
   [[nodiscard]] Status Inject(SequenceId sequence, const ConstKvView& chunk) override;
@@ -88,6 +90,7 @@ class LlamaEngine final : public Engine {
   std::uint32_t chunk_tokens_;
   LlamaModel model_;
   const llama_vocab* vocab_;
+  std::unique_ptr<QueryRecorder> queries_;  // null unless opened for it; contexts point to it
   CacheLayout layout_;
   ModelInfo info_;
   std::vector<LlamaSequence> sequences_;  // by SequenceId; destroyed before the model

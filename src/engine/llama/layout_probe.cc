@@ -165,6 +165,7 @@ Result<CacheLayout> BuildLayout(const SequenceState& state, const KeyTap& tap, b
   for (const auto& [model_layer, layer] : layers) {
     index[model_layer] = static_cast<std::uint32_t>(layout.geometry.layers.size());
     layout.geometry.layers.push_back(layer);
+    layout.model_layers.push_back(model_layer);
   }
   for (const auto& slots : model_layers) {
     auto& mapped = layout.slots.emplace_back();

@@ -17,6 +17,7 @@ struct LlamaOptions {
   int threads = 1;                      // single-token decode
   int batch_threads = 2;                // prefill
   std::optional<DType> cache_dtype;     // default: F16, faster than BF16 (open_engine.cc)
+  bool tap_queries = false;             // TapQueries works
 };
 
 // Loads the model, probes its cache layout with a few tokens and refuses what it does not

@@ -66,7 +66,8 @@ Status CheckModel(const llama_model* model, const LlamaOptions& options) {
   return {};
 }
 
-LlamaContext MakeContext(llama_model* model, const LlamaOptions& options, DType cache_dtype) {
+LlamaContext MakeContext(llama_model* model, const LlamaOptions& options, DType cache_dtype,
+                         QueryRecorder* queries) {
   llama_context_params params = ContextParams(cache_dtype);
   constexpr std::uint32_t kSequences = 2;  // the sequence and scratch
   params.n_seq_max = kSequences;
@@ -75,6 +76,10 @@ LlamaContext MakeContext(llama_model* model, const LlamaOptions& options, DType 
   params.n_batch = params.n_ubatch = std::max(options.chunk_tokens, kSequences);
   params.n_threads = options.threads;
   params.n_threads_batch = options.batch_threads;
+  if (queries != nullptr) {
+    params.cb_eval = QueryRecorder::Callback;
+    params.cb_eval_user_data = queries;
+  }
   return LlamaContext(llama_init_from_model(model, params));
 }
 
@@ -95,9 +100,14 @@ Result<std::unique_ptr<Engine>> OpenLlamaEngine(const LlamaOptions& options) {
   }
   KVSERVE_TRY(CheckModel(model.get(), options));
   KVSERVE_ASSIGN(auto layout, ProbeCacheLayout(model.get(), dtype));
+  std::unique_ptr<QueryRecorder> queries;
+  if (options.tap_queries) {
+    queries = std::make_unique<QueryRecorder>();
+    queries->SetLayers(layout.geometry, layout.model_layers);
+  }
   std::vector<LlamaContext> contexts;
   for (std::uint32_t i = 0; i < options.sequences; ++i) {
-    contexts.push_back(MakeContext(model.get(), options, dtype));
+    contexts.push_back(MakeContext(model.get(), options, dtype, queries.get()));
     if (contexts.back()) continue;
     return MakeError(ErrorCode::kResourceExhausted,
                      "model " + options.model_path + ": no context for sequence " +
@@ -111,7 +121,7 @@ Result<std::unique_ptr<Engine>> OpenLlamaEngine(const LlamaOptions& options) {
   info.vocabulary =
       static_cast<std::uint32_t>(llama_vocab_n_tokens(llama_model_get_vocab(model.get())));
   return std::make_unique<LlamaEngine>(options, std::move(model), std::move(contexts),
-                                       std::move(layout), std::move(info));
+                                       std::move(queries), std::move(layout), std::move(info));
 }
 
 }  // namespace kvserve

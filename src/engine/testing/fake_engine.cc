@@ -1,8 +1,10 @@
 #include "engine/testing/fake_engine.h"
 
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #include "base/half.h"
 #include "base/hash.h"
@@ -140,7 +142,36 @@ Status FakeEngine::Prefill(SequenceId sequence, std::span<const Token> tokens,
     KVSERVE_TRY(Append(sequences_[sequence], tokens[i], first_position + i, first_position));
   }
   prefilled_tokens_ += static_cast<int>(tokens.size());
+  if (tap_) ShowQueries(tokens, first_position);
   return {};
+}
+
+Status FakeEngine::TapQueries(QueryTap tap) {
+  tap_ = std::move(tap);
+  return {};
+}
+
+void FakeEngine::ShowQueries(std::span<const Token> tokens, std::uint32_t first_position) const {
+  for (std::uint32_t layer = 0; layer < kLayers; ++layer) {
+    const LayerGeometry& shape = info_.geometry.layers[layer];
+    const std::uint32_t heads = 2 * shape.kv_heads;
+    const std::uint32_t pairs = shape.k_dim / 2;
+    std::vector<float> before, after;
+    for (std::size_t i = 0; i < tokens.size() * heads * shape.k_dim; ++i) {
+      const auto token = static_cast<std::uint64_t>(tokens[i / (heads * shape.k_dim)]);
+      before.push_back(UnitValue(Mix(token, i % (heads * shape.k_dim) * kGolden + layer)));
+    }
+    for (std::size_t i = 0; i < before.size(); ++i) {
+      const auto position = static_cast<double>(first_position + i / (heads * shape.k_dim));
+      const std::size_t d = i % shape.k_dim;
+      const double angle = position * std::pow(static_cast<double>(shape.rope_theta),
+                                               -static_cast<double>(d % pairs) / pairs);
+      const double other = d < pairs ? -before[i + pairs] : before[i - pairs];
+      after.push_back(static_cast<float>(before[i] * std::cos(angle) + other * std::sin(angle)));
+    }
+    tap_(layer, first_position, before, heads, shape.k_dim, false);
+    tap_(layer, first_position, after, heads, shape.k_dim, true);
+  }
 }
 
 // Hashes every visible cell; prefers printable text, with an "e acute" (two tokens) now and then.

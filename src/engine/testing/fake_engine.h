@@ -28,7 +28,8 @@ struct FakeEngineOptions {
 // Tokens are bytes (0..255) plus kEndToken. The KV of a token is a hash of the token, its position,
 // the first position of its batch and the KV before it, and logits are a hash of every KV byte that
 // attention would see: a chunk that is missing, swapped, altered or cut at another border changes
-// the text that follows.
+// the text that follows. Queries, four heads of them, are hashes of token and layer, rotated by
+// position; keys are not rotated.
 class FakeEngine final : public Engine {
  public:
   static constexpr Token kEndToken = 256;
@@ -52,6 +53,7 @@ class FakeEngine final : public Engine {
                                                       std::uint32_t position) override;
   [[nodiscard]] Result<std::vector<float>> Score(SequenceId sequence, std::span<const Token> tokens,
                                                  std::uint32_t first_position) override;
+  [[nodiscard]] Status TapQueries(QueryTap tap) override;
   [[nodiscard]] Status Capture(SequenceId sequence, TokenRange tokens, std::uint32_t total_tokens,
                                KvBuffer& out) override;
   [[nodiscard]] Status Inject(SequenceId sequence, const ConstKvView& chunk) override;
@@ -72,12 +74,14 @@ class FakeEngine final : public Engine {
   [[nodiscard]] Status CheckSequence(SequenceId sequence) const;
   [[nodiscard]] Status Append(Sequence& cells, Token token, std::uint32_t position,
                               std::uint32_t batch_begin);
+  void ShowQueries(std::span<const Token> tokens, std::uint32_t first_position) const;
   [[nodiscard]] Row MakeRow(std::uint32_t layer, Token token, std::uint64_t state) const;
   void FillLogits(const Sequence& cells, Token token, std::uint32_t position);
 
   FakeEngineOptions options_;
   ModelInfo info_;
   std::map<SequenceId, Sequence> sequences_;
+  QueryTap tap_;
   std::vector<float> logits_;
   std::atomic<int> open_sequences_{0};
   std::atomic<int> prefilled_tokens_{0};
