@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/half.h"
+#include "library/testing/sample_sections.h"
 
 namespace kvserve::fuzzing {
 namespace {
@@ -32,7 +33,11 @@ PlaneCase::PlaneCase(Choices& choices) {
   const std::size_t low = choices.Byte();
   side_ = std::as_bytes(choices.Take(low + 256 * std::size_t{choices.Byte()}));
   fill_ = choices.rest();
-  const LayerGeometry layer{.kv_heads = shape_.heads, .k_dim = shape_.dim, .v_dim = shape_.dim};
+  LayerGeometry layer{.kv_heads = shape_.heads, .k_dim = shape_.dim, .v_dim = shape_.dim};
+  if ((bits & 48) != 0) {
+    layer.rope_style = (bits & 16) != 0 ? RopeStyle::kHalves : RopeStyle::kInterleaved;
+    layer.rope_theta = 10000.0F;
+  }
   geometry_.layers.assign(2, layer);
   const std::uint32_t first = (bits & 1) != 0 ? 0 : kLaterChunk;
   frame_.geometry = &geometry_;
@@ -101,7 +106,13 @@ void PlaneCase::Calibrate() {
     statistics.mean.push_back(static_cast<float>(i % 5) - 2.0F);
     statistics.scale.push_back(0.5F + static_cast<float>(i % 7));
   }
-  contents.statistics.assign(2 * geometry_.layers.size(), statistics);
+  const std::size_t planes = 2 * geometry_.layers.size();
+  contents.statistics.assign(planes, statistics);
+  const std::size_t plane = 2 * context_.layer + (context_.kind == PlaneKind::kValue ? 1 : 0);
+  contents.klt_heads.resize(planes);
+  contents.klt_joint.resize(planes);
+  contents.klt_heads[plane] = testing::SampleKlt(shape_.columns(), shape_.dim);
+  contents.klt_joint[plane] = testing::SampleKlt(shape_.columns(), shape_.columns());
   std::vector<float> scores;
   for (std::uint32_t h = 0; h < shape_.heads; ++h) {
     scores.push_back(static_cast<float>(h * 5 % 7) / 7.0F);

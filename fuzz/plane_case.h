@@ -2,7 +2,8 @@
 // request, and the bytes that fill it.
 //
 // Read from: u8 dtype, u8 heads - 1 modulo 4, u8 dim - 1, u8 tokens modulo 34, u8 bits (0: the
-// request's first token, 1: V, 2: layer 1, 3: values are float16), u8 rows of a tile - 1, u16 size
+// request's first token, 1: V, 2: layer 1, 3: values are float16, 4: keys are rotated in
+// halves, 5: in neighbours), u8 rows of a tile - 1, u16 size
 // of the side bytes and those; the rest fills values or symbols, over and over.
 #pragma once
 

@@ -4,7 +4,7 @@ readonly DEBIAN_PACKAGES=(
   cmake ninja-build g++ ccache pkg-config
   clang-14 clang-tidy-14 clang-format-14 libclang-rt-14-dev
   libhwy-dev libzstd-dev libxxhash-dev nlohmann-json3-dev libcli11-dev zlib1g-dev
-  libexpected-dev libasio-dev libssl-dev libcpp-httplib-dev prometheus-cpp-dev
+  libexpected-dev libeigen3-dev libasio-dev libssl-dev libcpp-httplib-dev prometheus-cpp-dev
   libgtest-dev libgmock-dev libbenchmark-dev liblz4-dev
   python3-venv python3-dev iproute2 procps
 )

@@ -8,6 +8,8 @@
 #include "base/try.h"
 #include "calibration/channel_moments.h"
 #include "calibration/entropy_clusters.h"
+#include "calibration/plane_axes.h"
+#include "calibration/query_moments.h"
 #include "calibration/symbol_histograms.h"
 
 namespace kvserve {
@@ -18,17 +20,17 @@ using Contents = CalibrationArtefact::Contents;
 class Calibration {
  public:
   Calibration(CalibrationSource& source, const CalibrationOptions& options)
-      : source_(source), options_(options), moments_(source.geometry()) {}
+      : source_(source), options_(options), moments_(source.geometry()) {
+    if (options.klt) axes_.emplace(source.geometry(), options.joint_columns);
+    if (options.query_statistics || options.head_scores) queries_.emplace(source.geometry());
+  }
 
   Result<Contents> Run() {
     KVSERVE_TRY(MakeCounters());
     const bool twice = std::ranges::any_of(
         counters_, [](const SymbolCounter& counter) { return counter.needs_artefact(); });
     passes_ = twice ? 2 : 1;
-    KVSERVE_TRY(Pass([&](const ConstKvView& chunk) {
-      const Status added = moments_.Add(chunk);
-      return added ? Count(chunk, nullptr) : added;
-    }));
+    KVSERVE_TRY(FirstPass());
     KVSERVE_ASSIGN(Contents contents, WithStatistics());
     if (twice) {
       const CalibrationArtefact statistics(contents, {});
@@ -52,6 +54,24 @@ class Calibration {
       counters_.push_back(std::move(*counter));
     }
     return {};
+  }
+
+  Status FirstPass() {
+    if (queries_) {
+      KVSERVE_TRY(source_.TapQueries([this](std::uint32_t layer, std::uint32_t first_position,
+                                            std::span<const float> values, std::uint32_t heads,
+                                            std::uint32_t dim, bool rotated) {
+        if (!rotated) queries_->AddQueries(layer, first_position, values, heads, dim);
+      }));
+    }
+    const Status passed = Pass([&](const ConstKvView& chunk) -> Status {
+      KVSERVE_TRY(moments_.Add(chunk));
+      if (axes_) KVSERVE_TRY(axes_->Add(chunk));
+      if (queries_) KVSERVE_TRY(queries_->AddKeys(chunk));
+      return Count(chunk, nullptr);
+    });
+    if (queries_) KVSERVE_TRY(source_.TapQueries(nullptr));
+    return passed;
   }
 
   template <typename Visit>
@@ -99,12 +119,23 @@ class Calibration {
     contents.geometry = source_.geometry();
     contents.tokens = moments_.tokens();
     contents.statistics = moments_.Statistics();
+    if (axes_) axes_->Store(contents);
+    if (queries_) {
+      queries_->Store(options_.query_statistics, options_.head_scores, contents);
+      if (contents.query_statistics.empty() && contents.head_scores.empty()) {
+        return MakeError(ErrorCode::kBadInput,
+                         "the model showed no queries, which statistics of them and head scores "
+                         "need: texts are needed, and a model whose rotation is known");
+      }
+    }
     return contents;
   }
 
   CalibrationSource& source_;
   const CalibrationOptions& options_;
   ChannelMoments moments_;
+  std::optional<PlaneAxes> axes_;
+  std::optional<QueryMoments> queries_;
   std::vector<SymbolCounter> counters_;  // [profile]
   HistogramsByAlphabet histograms_;
   std::uint64_t done_ = 0;

@@ -18,13 +18,21 @@ struct CalibrationOptions {
   // Frames to cut the KV into, since ranges and so symbols depend on their size; 1 or more each.
   std::vector<std::uint32_t> frame_tokens = {256};
   std::size_t max_classes = 64;  // per alphabet, 1..64
+  // KLT of each head, and over all heads of planes of at most joint_columns columns (n columns cost
+  // 4 n^2 bytes in the artefact and 8 n^2 on the way).
+  bool klt = true;
+  std::size_t joint_columns = 1024;
+  // These two need a source that shows queries.
+  bool query_statistics = false;
+  bool head_scores = false;
   // Tokens visited and how many there are, over all passes.
   std::function<void(std::uint64_t done, std::uint64_t total)> progress;
 };
 
-// Statistics of every channel, and entropy classes of every alphabet that occurs. One pass over the
-// source, and a second one when a profile needs calibrated statistics itself. kBadInput when the
-// source has less than two tokens beside token 0; else errors of source and profiles.
+// Statistics of every channel, entropy classes of every alphabet that occurs, and what else the
+// options ask for. One pass over the source, and a second one when a profile needs an artefact
+// itself: it gets all but the entropy classes. kBadInput when the source has less than two tokens
+// beside token 0, or no queries where they are asked for; else errors of source and profiles.
 [[nodiscard]] Result<CalibrationArtefact::Contents> Calibrate(CalibrationSource& source,
                                                               const CalibrationOptions& options);
 

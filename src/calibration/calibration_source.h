@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 
+#include "engine/engine.h"
 #include "kvserve/error.h"
 #include "kvserve/geometry.h"
 #include "kvserve/view.h"
@@ -23,6 +24,11 @@ class CalibrationSource {
   // the pass.
   [[nodiscard]] virtual Status ForEachChunk(
       std::uint32_t chunk_tokens, const std::function<Status(const ConstKvView&)>& visit) = 0;
+  // As Engine::TapQueries, for the passes that follow: a text's queries come before the chunk that
+  // holds their tokens. kUnsupported from captured KV, which has no queries.
+  [[nodiscard]] virtual Status TapQueries(QueryTap /*tap*/) {
+    return MakeError(ErrorCode::kUnsupported, "captured KV holds no queries");
+  }
 };
 
 }  // namespace kvserve

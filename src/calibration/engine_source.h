@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "calibration/calibration_source.h"
@@ -23,6 +24,9 @@ class EngineSource final : public CalibrationSource {
   // A window layer holds in each chunk what it would at the end of that chunk.
   [[nodiscard]] Status ForEachChunk(
       std::uint32_t chunk_tokens, const std::function<Status(const ConstKvView&)>& visit) override;
+  [[nodiscard]] Status TapQueries(QueryTap tap) override {
+    return engine_.TapQueries(std::move(tap));
+  }
 
  private:
   [[nodiscard]] Status VisitPrompt(std::span<const Token> prompt, std::uint32_t chunk_tokens,

@@ -28,6 +28,34 @@ class CalibrateTest(cli_case.CliCase):
         self.assertRegex(document["checksum"], "^[0-9a-f]{32}$")
         self.assertEqual((document["model"], document["tokens"]), (MODEL, 39))  # without token 0
         self.assertEqual([row["alphabet"] for row in document["entropy"]], [8, 16, 256])
+        self.assertEqual(document["klt_planes"], {"heads": 4, "joint": 4})
+        self.assertEqual(document["left_out"], ["queries", "head-scores"])  # KV files hold none
+
+    def test_what_is_computed_can_be_chosen(self):
+        for options, planes in ((("--compute", "none"), (0, 0)), (("--compute", "klt"), (4, 4)),
+                                (("--joint-columns", "8"), (4, 0))):
+            with self.subTest(options):
+                document = self.calibrate(*options)
+                self.assertEqual(tuple(document["klt_planes"].values()), planes)
+        self.assertEqual(self.calibrate("--compute", "none")["left_out"], [])
+        for what in ("queries", "klt,head-scores"):
+            self.refuse(2, "calibrate", "--data", self.kv, "--compute", what, "-o", "x.calib",
+                        says="needs queries: give --model and texts")
+        self.refuse(2, "calibrate", "--data", self.kv, "--compute", "banana", "-o", "x.calib",
+                    says="banana")
+
+    def test_klt_of_a_kv_file_serves_to_code_it(self):
+        self.calibrate()
+        frames = self.folder / "x.kvs"
+        for profile in ("unrope|klt|uniform:levels=64,axis=tensor|rans",
+                        "unrope|klt:scope=joint|uniform|rans"):
+            with self.subTest(profile):
+                self.succeed("encode", "--profile", profile, "--calib", self.calib, self.kv, "-o",
+                             frames)
+                compared = self.succeed_json("compare", self.kv, frames, "--calib", self.calib)
+                self.assertGreater(compared["layers"][1]["k"]["snr_db"], 10)
+        self.refuse(2, "encode", "--profile", "klt|uniform", "--calib", self.calib, self.kv, "-o",
+                    "y.kvs", says="put 'unrope' before it")
 
     def test_inspect_shows_the_artefact(self):
         made = self.calibrate("--profile", "uniform:levels=5")
@@ -35,7 +63,10 @@ class CalibrateTest(cli_case.CliCase):
         shown = document["calibration"]
         self.assertEqual(document["file_bytes"], made["bytes"])
         self.assertEqual(shown["checksum"], made["checksum"])
-        self.assertEqual(shown["sections"], ["channel_statistics", "entropy_classes"])
+        self.assertEqual(shown["sections"], ["channel_statistics", "entropy_classes", "klt_heads",
+                                             "klt_joint"])
+        self.assertEqual(shown["klt_planes"], {"heads": 4, "joint": 4})
+        self.assertEqual((shown["query_layers"], shown["head_scores"]), (0, []))
         self.assertEqual(shown["planes_with_statistics"], 4)
         self.assertEqual(len(shown["geometry"]["layers"]), 2)
         (classes,) = shown["entropy"]

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/hash.h"
 #include "base/try.h"
+#include "calibrate_summary.h"
 #include "calibration/engine_source.h"
 #include "calibration_data.h"
 #include "command.h"
@@ -20,13 +20,10 @@
 #include "output_argument.h"
 #include "profile_argument.h"
 #include "progress.h"
-#include "table.h"
 #include "tensorfile/output_file.h"
 
 namespace kvserve::tool {
 namespace {
-
-using Json = nlohmann::json;
 
 constexpr std::uint32_t kPrefillTokens = 256;
 
@@ -35,6 +32,8 @@ struct Arguments {
   std::vector<std::string> data;
   std::vector<std::string> profiles = {"hadamard|uniform:k_levels=16,v_levels=8", "lossless"};
   std::vector<std::string> frame_tokens = {"64", "128", "256"};
+  std::vector<std::string> compute;  // empty: what the data allow
+  std::size_t joint_columns = 1024;
   std::uint32_t tokens = 1536;
   std::size_t limit = 0;
   std::string cache_dtype;
@@ -56,12 +55,38 @@ Result<CalibrationOptions> OptionsOf(const Arguments& arguments) {
   return options;
 }
 
-Result<std::unique_ptr<Engine>> Open(const Arguments& arguments) {
+constexpr std::string_view kKlt = "klt";
+constexpr std::string_view kQueries = "queries";
+constexpr std::string_view kHeadScores = "head-scores";
+
+// Sets what is computed beside statistics and entropy classes; gives what these data lack for it.
+Result<std::vector<std::string>> Choose(const Arguments& arguments, bool texts,
+                                        CalibrationOptions& options) {
+  const auto asked = [&](std::string_view what) {
+    return arguments.compute.empty() ||
+           std::ranges::find(arguments.compute, what) != arguments.compute.end();
+  };
+  options.klt = asked(kKlt);
+  options.joint_columns = arguments.joint_columns;
+  options.query_statistics = texts && asked(kQueries);
+  options.head_scores = texts && asked(kHeadScores);
+  std::vector<std::string> lacking;
+  for (const std::string_view what : {kQueries, kHeadScores}) {
+    if (!texts && asked(what)) lacking.emplace_back(what);
+  }
+  if (arguments.compute.empty() || lacking.empty()) return lacking;
+  return MakeError(ErrorCode::kInvalidArgument,
+                   "--compute " + lacking.front() +
+                       " needs queries: give --model and texts; KV files hold none");
+}
+
+Result<std::unique_ptr<Engine>> Open(const Arguments& arguments, bool tap_queries) {
   LlamaOptions options;
   options.model_path = arguments.model;
   options.context_tokens = arguments.tokens;
   options.chunk_tokens = kPrefillTokens;
   options.sequences = 1;
+  options.tap_queries = tap_queries;
   if (!arguments.cache_dtype.empty()) {
     KVSERVE_ASSIGN(options.cache_dtype, ParseDType(arguments.cache_dtype));
   }
@@ -112,46 +137,6 @@ std::string SourceText(const std::vector<CalibrationFile>& files,
   return text;
 }
 
-Json EntropyJson(const CalibrationArtefact::Contents& contents) {
-  Json rows = Json::array();
-  for (const EntropyClasses& classes : contents.entropy) {
-    rows.push_back({{"alphabet", classes.alphabet}, {"classes", classes.frequencies.size()}});
-  }
-  return rows;
-}
-
-void PrintResult(const Invocation& invocation, const std::vector<CalibrationFile>& files,
-                 const CalibrationArtefact::Contents& contents, std::span<const std::byte> bytes,
-                 double seconds) {
-  if (invocation.json) {
-    Json data = Json::array();
-    for (const CalibrationFile& file : files) {
-      data.push_back({{"path", file.path}, {"texts", file.texts.size()}, {"tokens", file.tokens}});
-    }
-    PrintJson(invocation, {{"layers", contents.geometry.layers.size()},
-                           {"bytes", bytes.size()},
-                           {"data", std::move(data)},
-                           {"seconds", seconds},
-                           {"checksum", Hash128(bytes).hex()},
-                           {"model", contents.model.empty() ? Json() : Json(contents.model.hex())},
-                           {"tokens", contents.tokens},
-                           {"entropy", EntropyJson(contents)}});
-    return;
-  }
-  Table table;
-  table.Add({"layers", std::to_string(contents.geometry.layers.size()) + ", " +
-                           std::string(DTypeName(contents.geometry.dtype))});
-  table.Add({"tokens", std::to_string(contents.tokens)});
-  for (const EntropyClasses& classes : contents.entropy) {
-    table.Add({"alphabet " + std::to_string(classes.alphabet),
-               std::to_string(classes.frequencies.size()) + " entropy classes"});
-  }
-  table.Add({"size", BytesText(bytes.size())});
-  table.Add({"checksum", Hash128(bytes).hex()});
-  table.Add({"seconds", Fixed(seconds, 1)});
-  table.Print();
-}
-
 Status RunCalibrate(const Arguments& arguments, const Invocation& invocation) {
   // Usage and data first: neither may cost the loading of a model.
   KVSERVE_ASSIGN(CalibrationOptions options, OptionsOf(arguments));
@@ -168,10 +153,11 @@ Status RunCalibrate(const Arguments& arguments, const Invocation& invocation) {
   if (texts && arguments.model.empty()) {
     return MakeError(ErrorCode::kInvalidArgument, "texts in --data need --model; KV files do not");
   }
+  KVSERVE_ASSIGN(auto left_out, Choose(arguments, texts, options));
   KVSERVE_ASSIGN(OutputFile output, OutputFile::Create(arguments.output));
   std::unique_ptr<Engine> engine;
   if (!arguments.model.empty()) {
-    KVSERVE_ASSIGN(engine, Open(arguments));
+    KVSERVE_ASSIGN(engine, Open(arguments, options.query_statistics || options.head_scores));
   }
   KVSERVE_ASSIGN(auto source, JoinSources(files, engine.get(), arguments.tokens));
   std::unique_ptr<Progress> progress;
@@ -190,7 +176,7 @@ Status RunCalibrate(const Arguments& arguments, const Invocation& invocation) {
   KVSERVE_ASSIGN(const auto bytes, FormatCalibration(contents));
   KVSERVE_TRY(output.Append(bytes));
   KVSERVE_TRY(output.Commit());
-  PrintResult(invocation, files, contents, bytes, seconds);
+  PrintSummary(invocation, {files, contents, bytes, seconds, std::move(left_out)});
   return {};
 }
 
@@ -217,6 +203,16 @@ void AddOptions(CLI::App& command, Arguments& arguments) {
       ->expected(1)
       ->take_all()
       ->capture_default_str();
+  command
+      .add_option("--compute", arguments.compute,
+                  "Beside statistics and entropy tables: klt, queries (mean and covariance), "
+                  "head-scores, none; joined by commas. Default: all that the data allow")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"klt", "queries", "head-scores", "none"}));
+  command
+      .add_option("--joint-columns", arguments.joint_columns,
+                  "Most values per token of a plane (heads x dim) that get a KLT over all heads")
+      ->capture_default_str();
   command.add_option("--cache-dtype", arguments.cache_dtype,
                      "Type of the cache: float16 (default), bfloat16 or float32");
 }
@@ -225,13 +221,14 @@ void AddOptions(CLI::App& command, Arguments& arguments) {
 
 void AddCalibrate(CLI::App& app, Invocation& invocation) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App& command =
-      *app.add_subcommand("calibrate", "Learn statistics and entropy tables of a model's KV");
+  CLI::App& command = *app.add_subcommand(
+      "calibrate", "Learn statistics, transforms and entropy tables of a model's KV");
   AddOptions(command, *arguments);
   AddJsonFlag(command, invocation);
   command.footer(
       "Sender and receiver need the same artefact: frames name it by its checksum.\n"
       "Token 0 of each text is left out of the statistics, since attention sinks distort it.\n"
+      "Queries and head scores need --model and texts: KV files hold no queries.\n"
       "Examples:\n"
       "  kvserve calibrate --model model-f16.gguf --data texts.jsonl.gz --limit 16 -o m.calib\n"
       "  kvserve calibrate --data kv.safetensors --profile 'uniform:levels=16' -o m.calib --json");

@@ -21,6 +21,16 @@ std::size_t PlanesWithStatistics(const Contents& contents) {
       contents.statistics, [](const ChannelStatistics& plane) { return !plane.mean.empty(); }));
 }
 
+std::size_t PlanesWithKlt(const std::vector<KarhunenLoeve>& klt) {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(klt, [](const KarhunenLoeve& plane) { return plane.columns != 0; }));
+}
+
+std::size_t LayersWithQueries(const Contents& contents) {
+  return static_cast<std::size_t>(std::ranges::count_if(
+      contents.query_statistics, [](const QueryStatistics& layer) { return layer.heads != 0; }));
+}
+
 Json SectionsJson(const Contents& contents) {
   Json sections = Json::array();
   for (const CalibrationSection& section : CalibrationSections()) {
@@ -52,6 +62,11 @@ Json CalibrationJson(const CalibrationArtefact& artefact) {
       {"source", contents.source},
       {"sections", SectionsJson(contents)},
       {"planes_with_statistics", PlanesWithStatistics(contents)},
+      {"klt_planes",
+       {{"heads", PlanesWithKlt(contents.klt_heads)},
+        {"joint", PlanesWithKlt(contents.klt_joint)}}},
+      {"query_layers", LayersWithQueries(contents)},
+      {"head_scores", contents.head_scores},  // [layer][kv_head]
       {"entropy", std::move(entropy)}};
 }
 
@@ -67,6 +82,16 @@ void PrintCalibration(const CalibrationArtefact& artefact, std::size_t file_byte
   table.Add({"  tokens", std::to_string(contents.tokens)});
   table.Add({"  source", contents.source});
   table.Add({"  channel statistics", std::to_string(PlanesWithStatistics(contents)) + " planes"});
+  if (const std::size_t planes = PlanesWithKlt(contents.klt_heads); planes > 0) {
+    table.Add({"  KLT", std::to_string(planes) + " planes by head, " +
+                            std::to_string(PlanesWithKlt(contents.klt_joint)) + " over all heads"});
+  }
+  if (const std::size_t layers = LayersWithQueries(contents); layers > 0) {
+    table.Add({"  query statistics", std::to_string(layers) + " layers"});
+  }
+  if (!contents.head_scores.empty()) {
+    table.Add({"  head scores", std::to_string(contents.head_scores.size()) + " layers"});
+  }
   for (const EntropyClasses& classes : contents.entropy) {
     table.Add({"  alphabet " + std::to_string(classes.alphabet),
                std::to_string(classes.frequencies.size()) + " entropy classes"});

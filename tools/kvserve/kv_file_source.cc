@@ -59,4 +59,14 @@ Status JoinedSource::ForEachChunk(std::uint32_t chunk_tokens,
   return {};
 }
 
+Status JoinedSource::TapQueries(QueryTap tap) {
+  Status any = CalibrationSource::TapQueries(nullptr);
+  for (const Part& part : parts_) {
+    const Status tapped = part.source->TapQueries(tap);
+    if (tapped) any = tapped;
+    if (!tapped && tapped.error().code != ErrorCode::kUnsupported) return tapped;
+  }
+  return any;
+}
+
 }  // namespace kvserve::tool

@@ -45,6 +45,8 @@ class JoinedSource final : public CalibrationSource {
   // An error names the part.
   [[nodiscard]] Status ForEachChunk(
       std::uint32_t chunk_tokens, const std::function<Status(const ConstKvView&)>& visit) override;
+  // Of the parts that have queries; kUnsupported if there is none.
+  [[nodiscard]] Status TapQueries(QueryTap tap) override;
 
  private:
   explicit JoinedSource(std::vector<Part> parts) : parts_(std::move(parts)) {}

@@ -6,9 +6,11 @@
 
 #include "kvserve/codec.h"
 #include "library/testing/sample_sections.h"
+#include "pipeline/chain.h"
 #include "pipeline/settings.h"
 #include "pipeline/stage.h"
 #include "pipeline/testing/chunk.h"
+#include "stages/registry.h"
 
 namespace kvserve {
 
@@ -152,6 +154,10 @@ TEST(Klt, StandsBehindUnRope) {
     ASSERT_FALSE(refused) << text;
     EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
     EXPECT_THAT(refused.error().message, HasSubstr("put 'unrope' before it")) << text;
+    const auto forged = Chain::Create(ParseProfile(text)->stages, BuiltinStages(), DType::kFloat16,
+                                      Device::kHost, ProfileOrigin::kFrame);
+    ASSERT_FALSE(forged) << text;
+    EXPECT_EQ(forged.error().code, ErrorCode::kCorruptData);
   }
   for (const char* text : {"unrope|klt|uniform", "klt:k_on=0|uniform"}) {
     EXPECT_TRUE(FrameEncoder::Create(ParseProfile(text).value(), options)) << text;
