@@ -9,11 +9,11 @@
 #include "base/try.h"
 #include "kernels/convert/raw_floats.h"
 #include "kernels/quantize/classed_plane.h"
+#include "pipeline/class_runs.h"
 #include "pipeline/dropped_tokens.h"
+#include "pipeline/head_classes.h"
 #include "pipeline/stage.h"
-#include "stages/quantizers/mixed_heads.h"
-#include "stages/quantizers/mixed_runs.h"
-#include "stages/quantizers/mixed_tokens.h"
+#include "pipeline/token_classes.h"
 
 namespace kvserve {
 namespace {
@@ -184,7 +184,7 @@ class Mixed : public Quantizer {
       WriteRawFloats(plane.frame->geometry->dtype, values.span().first(raw), side);
     }
     const HeadLevels levels = LevelsOf(*plane.frame, plane.layer, plane.kind);
-    const MixedRuns mixed = ListRuns(levels, symbols, values.heads, *plane.arena);
+    const ClassRuns mixed = ListRuns(levels, symbols, values.heads, *plane.arena);
     const UniformOptions options = OptionsOf(plane, levels);
     ClassedPlane classed(options, mixed.kept, values.heads, values.dim, *plane.arena);
     classed.Encode(values.span().subspan(raw), mixed.runs, side, symbols.symbols);
@@ -197,7 +197,7 @@ class Mixed : public Quantizer {
     if (raw > 0) KVSERVE_TRY(ReadRawFloats(side, values.span().first(raw)));
     ZeroDropped(symbols, values);
     const HeadLevels levels = LevelsOf(*plane.frame, plane.layer, plane.kind);
-    const MixedRuns mixed = ListRuns(levels, symbols, values.heads, *plane.arena);
+    const ClassRuns mixed = ListRuns(levels, symbols, values.heads, *plane.arena);
     const UniformOptions options = OptionsOf(plane, levels);
     ClassedPlane classed(options, mixed.kept, values.heads, values.dim, *plane.arena);
     return classed.Decode(side, mixed.runs, symbols.symbols, values.span().subspan(raw));

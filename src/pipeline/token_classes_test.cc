@@ -1,5 +1,5 @@
 // Classes of weights, and their coding in every form, also of hostile bytes.
-#include "stages/quantizers/mixed_tokens.h"
+#include "pipeline/token_classes.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -50,7 +50,7 @@ std::size_t ExpectRoundTrip(const std::vector<SymbolPlane>& planes) {
   return bytes.size();
 }
 
-TEST(MixedTokens, ClassIsTheNearestOctaveOfTheWeight) {
+TEST(TokenClasses, ClassIsTheNearestOctaveOfTheWeight) {
   EXPECT_EQ(TokenClassOf(1.0F), kNominalClass);
   EXPECT_EQ(TokenClassOf(1.41F), kNominalClass);
   EXPECT_EQ(TokenClassOf(1.42F), kNominalClass + 1);
@@ -65,7 +65,7 @@ TEST(MixedTokens, ClassIsTheNearestOctaveOfTheWeight) {
   EXPECT_EQ(TokenClassOf(0.0F), kDropped);
 }
 
-TEST(MixedTokens, StepOfAClassIsAtMostItsShareOfTheNominal) {
+TEST(TokenClasses, StepOfAClassIsAtMostItsShareOfTheNominal) {
   for (std::uint32_t levels = 2; levels <= 256; ++levels) {
     EXPECT_EQ(LevelsOfClass(levels, kNominalClass), levels);
     for (std::uint8_t c = 0; c < kTokenClasses; ++c) {
@@ -84,11 +84,11 @@ TEST(MixedTokens, StepOfAClassIsAtMostItsShareOfTheNominal) {
   EXPECT_EQ(LevelsOfClass(16, 12), 121U);
 }
 
-TEST(MixedTokens, NominalPlanesTakeNoBytes) {
+TEST(TokenClasses, NominalPlanesTakeNoBytes) {
   EXPECT_EQ(ExpectRoundTrip({Plane({}, 7), Plane({}, 9)}), 0U);
 }
 
-TEST(MixedTokens, EveryFormComesBack) {
+TEST(TokenClasses, EveryFormComesBack) {
   const Classes window = {9, 9, 9, kDropped, kDropped, kDropped, kDropped, 6, 6, 6};
   EXPECT_EQ(ExpectRoundTrip({Plane(window), Plane(window), Plane({}, 10)}), 1U + 6 + 1 + 1);
   // The plane before has more tokens; its last ones count.
@@ -99,7 +99,7 @@ TEST(MixedTokens, EveryFormComesBack) {
   EXPECT_EQ(ExpectRoundTrip({Plane(scattered)}), 1U + 1 + 2 + 8);
 }
 
-TEST(MixedTokens, RandomClassesComeBack) {
+TEST(TokenClasses, RandomClassesComeBack) {
   std::mt19937 random(1);
   for (int trial = 0; trial < 500; ++trial) {
     std::vector<SymbolPlane> planes;
@@ -120,7 +120,7 @@ TEST(MixedTokens, RandomClassesComeBack) {
   }
 }
 
-TEST(MixedTokens, HostileBytesAreRefused) {
+TEST(TokenClasses, HostileBytesAreRefused) {
   const auto bytes = [](std::initializer_list<int> values) {
     std::vector<std::byte> made;
     for (const int value : values) made.push_back(static_cast<std::byte>(value));

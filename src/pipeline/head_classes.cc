@@ -1,4 +1,4 @@
-#include "stages/quantizers/mixed_heads.h"
+#include "pipeline/head_classes.h"
 
 #include <cmath>
 #include <cstddef>

@@ -1,6 +1,6 @@
 // Tokens of a plane mostly have the classes of the plane before, and otherwise lie in stretches
 // (sinks, a window) or scattered among few classes (tokens that attention looks at).
-#include "stages/quantizers/mixed_tokens.h"
+#include "pipeline/token_classes.h"
 
 #include <algorithm>
 #include <array>

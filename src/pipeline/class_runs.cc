@@ -1,10 +1,10 @@
-#include "stages/quantizers/mixed_runs.h"
+#include "pipeline/class_runs.h"
 
 #include <algorithm>
 #include <numeric>
 
-#include "stages/quantizers/mixed_heads.h"
-#include "stages/quantizers/mixed_tokens.h"
+#include "pipeline/head_classes.h"
+#include "pipeline/token_classes.h"
 
 namespace kvserve {
 namespace {
@@ -90,14 +90,14 @@ void LayRuns(const HeadLevels& levels, SymbolPlane& plane) {
   if (plane.runs.size() == 1 && all) plane.runs.clear();
 }
 
-MixedRuns ListRuns(const HeadLevels& levels, const SymbolPlane& plane, std::uint32_t heads,
+ClassRuns ListRuns(const HeadLevels& levels, const SymbolPlane& plane, std::uint32_t heads,
                    Arena& arena) {
   Counts by_token = CountTokens(plane);
   by_token[kDroppedToken] = 0;
   const Counts by_head = CountHeads(plane, heads);
   const std::uint32_t rows = std::accumulate(by_token.begin(), by_token.end(), 0U);
   std::span<std::uint8_t> classes;
-  MixedRuns mixed;
+  ClassRuns mixed;
   mixed.kept = Keep(plane, rows, classes, arena);
   Counts first_row{};
   Counts first_head{};

@@ -18,12 +18,12 @@ using HeadLevels = std::array<std::uint32_t, 2>;
 // Sets runs, or the alphabet where one run holds all symbols, from the plane's classes.
 void LayRuns(const HeadLevels& levels, SymbolPlane& plane);
 
-struct MixedRuns {
+struct ClassRuns {
   std::span<const std::uint32_t> kept;  // rows of symbols that are not dropped
   std::span<const ClassedRun> runs;
 };
 // The same runs with their tokens and heads, in the arena.
-[[nodiscard]] MixedRuns ListRuns(const HeadLevels& levels, const SymbolPlane& plane,
+[[nodiscard]] ClassRuns ListRuns(const HeadLevels& levels, const SymbolPlane& plane,
                                  std::uint32_t heads, Arena& arena);
 
 }  // namespace kvserve

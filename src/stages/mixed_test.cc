@@ -14,7 +14,7 @@
 #include "pipeline/chain.h"
 #include "pipeline/plane_order.h"
 #include "pipeline/testing/chunk.h"
-#include "stages/quantizers/mixed_tokens.h"
+#include "pipeline/token_classes.h"
 #include "stages/testing/frames.h"
 #include "stages/testing/weighed.h"
 
