@@ -1,7 +1,8 @@
 // Any chain of stages over any values, on every instruction set of the machine: the same frames
 // come out, and the same values.
 //
-// Input: u8 number of transforms, modulo 3, and those; quantizer; codec (see chosen_stage.h); chunk
+// Input: u8, selectors in its high half and transforms in its low half, each modulo 3; those;
+// quantizer; codec (see chosen_stage.h); chunk
 // (see chunk_case.h).
 #include <cstdint>
 #include <optional>
@@ -12,6 +13,7 @@
 #include "chosen_stage.h"
 #include "chunk_case.h"
 #include "decode_contract.h"
+#include "pipeline/testing/query_sample.h"
 #include "stages/testing/frames.h"
 
 namespace kvserve::fuzzing {
@@ -29,7 +31,11 @@ bool AddStage(StageKind kind, Choices& choices, Profile& profile) {
 
 std::optional<Profile> ChooseProfile(Choices& choices) {
   Profile profile;
-  const unsigned transforms = choices.Byte() % 3;
+  const unsigned shape = choices.Byte();  // the high half: selectors, of which old seeds have none
+  const unsigned transforms = shape % 16 % 3;
+  for (unsigned i = 0; i < shape / 16 % 3; ++i) {
+    if (!AddStage(StageKind::kSelector, choices, profile)) return std::nullopt;
+  }
   for (unsigned i = 0; i < transforms; ++i) {
     if (!AddStage(StageKind::kTransform, choices, profile)) return std::nullopt;
   }
@@ -48,7 +54,9 @@ struct Outcome {
 Outcome Run(FrameEncoder& encoder, const KvBuffer& chunk, const std::vector<std::byte>* frame) {
   static FrameDecoder plain_decoder = FrameDecoder::Create().value();
   Outcome outcome;
-  outcome.encoded = encoder.Encode(chunk.view(), {}, outcome.frame).has_value();
+  const testing::QuerySample queries(chunk.geometry(), chunk.tokens());
+  const EncodeOptions options{.queries = &queries.view()};
+  outcome.encoded = encoder.Encode(chunk.view(), options, outcome.frame).has_value();
   if (!outcome.encoded) return outcome;
   const auto& bytes = frame == nullptr ? outcome.frame : *frame;
   auto size = plain_decoder.Decode(bytes, {}, outcome.decoded);

@@ -93,6 +93,18 @@ constexpr GoldenCase kCases[] = {
      "mixed:k_levels=9,v_levels=5,k_first_layers=1,last_layers=1,k_last_levels=200,axis=tensor|"
      "rans"},
     {"mixed-none-token-f32", "token", kF32, "mixed:raw_first=0|none"},
+    {"window-drops-plain-f16", "plain", kF16,
+     "window:sinks=2,recent=5,outside=0,inside=4|hadamard|mixed|rans"},
+    {"attention-thins-window-bf16", "window", kBf16,
+     "attention:recent=3,observed=4,keep=0.4|mixed|bitpack"},
+    {"attention-layers-latent-f16", "latent", kF16,
+     "attention:scope=layer,recent=2,observed=0,pool=1,outside=0|mixed|rans"},
+    {"expected-weights-roped-f16", "roped", kF16, "expected:recent=2,beta=1,horizon=64|mixed|rans",
+     false, true},
+    {"expected-drops-roped-f32", "roped", kF32,
+     "window:recent=2,inside=8,outside=1|expected:recent=2,keep=0.5,outside=0|mixed|rans", false,
+     true},
+    {"buckets-drops-uneven-f32", "uneven", kF32, "buckets:outside=0,recent=4,bits=4|mixed|rans"},
     {"fp8-none-uneven-e5m2", "uneven", kE5M2, "fp8:format=e5m2|none"},
 };
 

@@ -15,6 +15,7 @@
 #include "golden/sample_tensors.h"
 #include "kernels/isa/isa_testing.h"
 #include "kvserve/codec.h"
+#include "pipeline/testing/query_sample.h"
 #include "stages/registry.h"
 
 namespace kvserve {
@@ -65,6 +66,8 @@ std::vector<std::byte> Encode(const GoldenCase& golden) {
   }
   options.key = PrefixKey(options.model, tokens);
   options.prompt_tokens = chunk->prompt_tokens;
+  const testing::QuerySample queries(chunk->buffer.geometry(), chunk->buffer.tokens());
+  options.queries = &queries.view();
   CodecOptions codec;
   if (golden.calibrated) codec.calibration = RecordedArtefact(golden);
   auto encoder = FrameEncoder::Create(*profile, codec);

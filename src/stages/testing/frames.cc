@@ -3,6 +3,7 @@
 #include "base/try.h"
 #include "frame/frame.h"
 #include "library/testing/sample_artefact.h"
+#include "pipeline/testing/query_sample.h"
 
 namespace kvserve::testing {
 Result<FrameEncoder> MakeSampleEncoder(const Profile& profile, const KvGeometry& geometry,
@@ -18,7 +19,8 @@ Result<FrameEncoder> MakeSampleEncoder(const Profile& profile, const KvGeometry&
 Status EncodeSample(const ConstKvView& view, const Profile& profile, std::vector<std::byte>& out,
                     std::uint32_t threads) {
   KVSERVE_ASSIGN(auto encoder, MakeSampleEncoder(profile, *view.geometry, threads));
-  return encoder.Encode(view, {}, out);
+  const QuerySample queries(*view.geometry, view.tokens);
+  return encoder.Encode(view, {.queries = &queries.view()}, out);
 }
 
 Result<std::size_t> DecodeSample(std::span<const std::byte> frame, KvBuffer& out,

@@ -16,7 +16,7 @@ namespace kvserve::testing {
                                                      const KvGeometry& geometry,
                                                      std::uint32_t threads = 1);
 
-// As EncodeFrame and DecodeFrame, on this many threads.
+// As EncodeFrame and DecodeFrame, on this many threads, with the queries of QuerySample.
 [[nodiscard]] Status EncodeSample(const ConstKvView& view, const Profile& profile,
                                   std::vector<std::byte>& out, std::uint32_t threads = 1);
 [[nodiscard]] Result<std::size_t> DecodeSample(std::span<const std::byte> frame, KvBuffer& out,

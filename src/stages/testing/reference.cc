@@ -5,6 +5,7 @@
 #include "base/try.h"
 #include "frame/frame.h"
 #include "library/testing/sample_artefact.h"
+#include "pipeline/testing/query_sample.h"
 #include "stages/registry.h"
 #include "stages/testing/frames.h"
 
@@ -29,6 +30,8 @@ Status EncodeByReference(const ConstKvView& view, const Profile& profile, CodedS
   frame.tokens = view.tokens;
   const auto artefact = chain.needs_artefact() ? SampleArtefact(*view.geometry) : nullptr;
   frame.artefact = artefact.get();
+  const QuerySample queries(*view.geometry, view.tokens);
+  frame.queries = &queries.view();
   return EncodePlanes(chain, view, frame, out);
 }
 

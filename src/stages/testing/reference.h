@@ -10,7 +10,8 @@
 
 namespace kvserve::testing {
 
-// The sections of EncodeSample's frame; chains that need an artefact get the same one.
+// The sections of EncodeSample's frame; chains that need an artefact or queries get the
+// same ones.
 [[nodiscard]] Status EncodeByReference(const ConstKvView& view, const Profile& profile,
                                        CodedSections& out);
 
