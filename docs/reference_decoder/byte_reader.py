@@ -31,7 +31,7 @@ class ByteReader:
         return self._data[self._at - count:self._at]
 
     def number(self, form: str):
-        """One number of the given `struct` format: B, b, H, h, I, Q, f, d."""
+        """One number of the given `struct` format: B, b, H, h, I, Q, e, f, d."""
         return struct.unpack("<" + form, self.take(struct.calcsize("<" + form)))[0]
 
     def varint(self, low: int = 0, high: int = 2**64 - 1) -> int:

@@ -9,6 +9,7 @@ import numpy as np
 from affine import Affine
 from byte_reader import ByteReader, Unsupported, require
 from calibration import Artefact
+from codebooks import Fp4Quantizer, LloydMaxQuantizer
 from delta import Delta
 from float8 import FORMS, round_to
 from frame import CLASSES, ELEMENT_BYTES, NO_FINGERPRINT, SIDE, SYMBOLS, Frame, Stage
@@ -83,7 +84,9 @@ STAGES = {
                   11: Parameter(1e-6, 1e6, since=2, old=1, whole=False),
                   12: Parameter(0, 1, since=2, whole=False),
                   13: Parameter(0, 1, since=2, whole=False),
-                  14: Parameter(0, 1, since=2), 15: Parameter(0, 1, since=2)}, newest=2),
+                  14: Parameter(0, 1, since=2), 15: Parameter(0, 1, since=2),
+                  16: Parameter(0, 65536, since=3), 17: Parameter(0, 65536, since=3),
+                  18: Parameter(0, 1, since=3)}, newest=3),
     0x0303: Kind("lossless", QUANTIZER, LosslessQuantizer, {}),
     0x0304: Kind("fp8", QUANTIZER, Fp8Quantizer,
                  {1: BOOLEAN, 2: BOOLEAN, 3: Parameter(0, 2), 4: Parameter(0, 2),
@@ -92,8 +95,13 @@ STAGES = {
                  {**{number: Parameter(2, 256) for number in (1, 2, 3, 4, 9, 10, 13, 14)},
                   **{number: Parameter(0, 1024) for number in (7, 8, 11, 12)},
                   5: Parameter(0, 1, whole=False), 6: BOOLEAN, 15: Parameter(0, 2),
-                  16: Parameter(0, 2), 17: BOOLEAN, 18: BOOLEAN, 19: BOOLEAN},
+                  16: Parameter(0, 2), 17: BOOLEAN, 18: BOOLEAN, 19: BOOLEAN, 20: BOOLEAN},
                  needs_artefact=lambda parameters: parameters[5] > 0),
+    0x0306: Kind("fp4", QUANTIZER, Fp4Quantizer,
+                 {1: Parameter(8, 1024), 2: Parameter(8, 1024), 3: BOOLEAN}),
+    0x0307: Kind("lloydmax", QUANTIZER, LloydMaxQuantizer,
+                 {1: Parameter(2, 16), 2: Parameter(2, 16), 3: Parameter(8, 1024),
+                  4: Parameter(8, 1024), 5: BOOLEAN, 6: BOOLEAN, 7: BOOLEAN}),
     0x0401: Kind("none", CODEC, decode_none, {}),
     0x0402: Kind("bitpack", CODEC, decode_bitpack, {}),
     0x0403: Kind("rans", CODEC, decode_rans, {1: Parameter(0, 1, since=2)}, newest=2,

@@ -6,7 +6,7 @@ import numpy as np
 
 from byte_reader import ByteReader, require
 from planes import Extent, Plane, Settings
-from uniform import LARGEST, MEAN, read_grid, read_means
+from uniform import LARGEST, MEAN, is_shift, read_grids, read_means, read_raw_token
 
 CHANNEL, TOKEN, TENSOR = range(3)
 NOMINAL, CLASSES, DROPPED = 6, 13, 255
@@ -93,10 +93,7 @@ class MixedQuantizer:
         values = np.zeros((plane.tokens, plane.heads, plane.dim), np.float32)
         raw = int(self._has_raw_token(plane))
         if raw:
-            form = side.number("B")
-            require(form <= 1, "unknown form of the raw token")
-            kind = np.dtype("<f4" if form else "<f2")
-            row = np.frombuffer(side.take(plane.heads * plane.dim * kind.itemsize), kind)
+            row = read_raw_token(plane.heads * plane.dim, side)
             values[0] = row.reshape(plane.heads, plane.dim)
         kept = np.flatnonzero(self._classes_of(plane) != DROPPED)
         if len(kept):
@@ -106,12 +103,12 @@ class MixedQuantizer:
     def _on_grids(self, plane: Plane, values: np.ndarray, kept: np.ndarray,
                   symbols: list[np.ndarray], side: ByteReader) -> None:
         shift = side.number("b")
-        require(shift in (0, -16, 64), "unknown shift")
-        base = side.number("h")
+        float16 = bool(self._values[20])
+        require(is_shift(shift, float16), "unknown shift")
         axis = self._values[15 + plane.is_v]
         shape = {CHANNEL: (1, plane.heads, plane.dim), TOKEN: (len(kept), 1, 1),
                  TENSOR: (1, 1, 1)}[axis]
-        grids = [read_grid(side, base) for _ in range(math.prod(shape))]
+        grids = read_grids(side, math.prod(shape), float16)
         pair = np.zeros((2, *values.shape), np.float32)
         pair[:, kept] = np.array(grids, np.float32).T.reshape(2, *shape)
         nominal = self._levels(plane)[0]

@@ -38,6 +38,18 @@ struct StageDescription {
 // In ascending id order. Safe from any thread.
 [[nodiscard]] const std::vector<StageDescription>& DescribeStages();
 
+// A profile with a name, made of stages of this build: a method that somebody published, or a
+// combination of their parts. Texts live as long as the process.
+struct PresetDescription {
+  std::string_view name;     // what ParseProfile takes, alone or as "name:option=value,..."
+  std::string_view profile;  // its short form
+  std::string_view source;   // where it comes from, with the year
+  std::string_view differs;  // from there
+};
+
+// In the order of docs/PRESETS.md. Safe from any thread.
+[[nodiscard]] const std::vector<PresetDescription>& DescribePresets();
+
 // "selector", "transform", "quantizer" or "codec".
 [[nodiscard]] std::string_view StageKindName(StageKind kind);
 

@@ -103,6 +103,9 @@ class Calibration:
 def stage_rows() -> list:
     """Every stage of this build, as dictionaries."""
 
+def preset_rows() -> list:
+    """Every preset, as dictionaries."""
+
 class KvView:
     """
     A chunk of KV in somebody's tensors, which it keeps alive; nothing is copied.

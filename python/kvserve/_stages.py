@@ -37,6 +37,21 @@ class Stage:
     parameters: Mapping[str, Parameter]  # by its name in the short form
 
 
+@dataclass(frozen=True)
+class Preset:
+    """A profile with a name: a published method, or a combination of their parts."""
+
+    name: str  # for Profile, alone or as "name:option=value,..."
+    profile: str  # short form
+    source: str
+    differs: str  # from the source
+
+
+def presets() -> list[Preset]:
+    """Every preset, in the order of docs/PRESETS.md."""
+    return [Preset(**row) for row in _native.preset_rows()]
+
+
 def stages() -> list[Stage]:
     """Every stage of this build, in ascending id order; `kvserve stages` shows the same."""
     return [Stage(**{**row, "parameters": {name: Parameter(**parameter) for name, parameter

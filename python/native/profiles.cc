@@ -64,6 +64,19 @@ nb::list StageRows() {
   return rows;
 }
 
+nb::list PresetRows() {
+  nb::list rows;
+  for (const PresetDescription& preset : DescribePresets()) {
+    nb::dict row;
+    row["name"] = Text(preset.name);
+    row["profile"] = Text(preset.profile);
+    row["source"] = Text(preset.source);
+    row["differs"] = Text(preset.differs);
+    rows.append(row);
+  }
+  return rows;
+}
+
 void BindProfile(nb::module_& module) {
   nb::class_<Profile>(module, "Profile",
                       "The chain of stages that turns KV into wire bytes, from its short form: "
@@ -113,6 +126,7 @@ void BindProfiles(nb::module_& module) {
   BindProfile(module);
   BindCalibration(module);
   module.def("stage_rows", &StageRows, "Every stage of this build, as dictionaries.");
+  module.def("preset_rows", &PresetRows, "Every preset, as dictionaries.");
 }
 
 }  // namespace kvserve::python

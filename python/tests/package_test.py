@@ -59,6 +59,14 @@ class Package(unittest.TestCase):
                                                             "unit", "help")]
                                   for name, p in row["parameters"].items()})
 
+    def test_presets_are_those_of_the_command(self):
+        listed = json.loads(python("-m", "kvserve", "stages", "--json").stdout)["presets"]
+        presets = kvserve.presets()
+        self.assertEqual([(p.name, p.profile, p.source, p.differs) for p in presets],
+                         [tuple(row[key] for key in ("name", "profile", "source", "differs"))
+                          for row in listed])
+        self.assertEqual(str(kvserve.Profile("kivi2:levels=8")), "kivi2:levels=8")
+
     def test_profiles(self):
         profile = kvserve.Profile("hadamard|uniform:k_levels=16,v_levels=8|rans")
         self.assertEqual(str(profile), "hadamard|uniform|rans")

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/try.h"
+#include "pipeline/profile_options.h"
 #include "pipeline/settings.h"
 #include "pipeline/stage_lookup.h"
 
@@ -22,59 +23,11 @@ std::string Quoted(std::string_view name) {
   return "'" + std::string(name) + "'";
 }
 
-std::vector<std::string_view> Split(std::string_view text, char separator) {
-  std::vector<std::string_view> parts;
-  std::size_t end = 0;
-  do {
-    end = text.find(separator);
-    parts.push_back(text.substr(0, end));
-    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
-  } while (end != std::string_view::npos);
-  return parts;
-}
-
-std::string OptionNames(const StageInfo& info) {
-  if (info.parameters.empty()) return "it takes none";
-  std::string text = "it takes ";
-  for (const ParameterInfo& parameter : info.parameters) {
-    if (&parameter != info.parameters.data()) text += ", ";
-    if (parameter.per_plane) text += "[k_|v_]";
-    text += parameter.name;
-  }
-  return text;
-}
-
-// Sets every slot that the option names: one, or both halves of a per-plane parameter.
-Status SetOption(const StageInfo& info, std::string_view option, std::vector<bool>& is_set,
-                 std::vector<ParameterValue>& values) {
-  const std::size_t equals = option.find('=');
-  if (equals == std::string_view::npos) {
-    return Wrong("option " + Quoted(option) + " of " + Quoted(info.name) + " lacks '=value'");
-  }
-  const std::string_view name = option.substr(0, equals);
-  const std::vector<ParameterSlot> slots = ParameterSlots(info);
-  bool known = false;
-  for (std::size_t i = 0; i < slots.size(); ++i) {
-    if (slots[i].info->name != name && slots[i].name() != name) continue;
-    known = true;
-    auto value = ParseValue(*slots[i].info, option.substr(equals + 1));
-    if (!value) return Wrong(std::string(info.name) + ": " + value.error().message);
-    if (is_set[i]) return Wrong(std::string(info.name) + ": " + slots[i].name() + " is set twice");
-    is_set[i] = true;
-    values[i].value = *value;
-  }
-  if (!known) {
-    return Wrong("unknown option " + Quoted(name) + " of " + Quoted(info.name) + "; " +
-                 OptionNames(info));
-  }
-  return {};
-}
-
 Result<StageSpec> ParseStage(const StageInfo& info, std::string_view options, bool has_options) {
   StageSpec spec{info.id, info.version, DefaultValues(info)};
   if (!has_options) return spec;
   std::vector<bool> is_set(spec.parameters.size(), false);
-  for (const std::string_view option : Split(options, ',')) {
+  for (const std::string_view option : SplitText(options, ',')) {
     KVSERVE_TRY(SetOption(info, option, is_set, spec.parameters));
   }
   return spec;
@@ -84,7 +37,7 @@ Result<StageSpec> ParseStage(const StageInfo& info, std::string_view options, bo
 Result<std::vector<StageSpec>> ParseSegments(std::string_view text, StageTable table) {
   std::vector<StageSpec> stages;
   StageKind last = StageKind::kSelector;
-  for (const std::string_view segment : Split(text, '|')) {
+  for (const std::string_view segment : SplitText(text, '|')) {
     if (segment == kNone) continue;
     const std::size_t colon = segment.find(':');
     const std::string_view name = segment.substr(0, colon);
@@ -123,27 +76,8 @@ bool Has(const std::vector<StageSpec>& stages, StageTable table, StageKind kind)
 }
 
 std::string StageText(const StageInfo& info, const StageSpec& spec) {
-  std::string text(info.name);
-  char separator = ':';
-  const auto add = [&](const std::string& name, const ParameterInfo& parameter, double value) {
-    text += separator + name + "=" + ValueText(parameter, value);
-    separator = ',';
-  };
-  const std::vector<ParameterSlot> slots = ParameterSlots(info);
-  if (slots.size() != spec.parameters.size()) return text;
-  for (std::size_t i = 0; i < slots.size(); ++i) {
-    const double value = spec.parameters[i].value;
-    const bool both = slots[i].info->per_plane && slots[i].plane == PlaneKind::kKey &&
-                      i + 1 < slots.size() && spec.parameters[i + 1].value == value &&
-                      (value != slots[i].default_value || value != slots[i + 1].default_value);
-    if (both) {
-      add(std::string(slots[i].info->name), *slots[i].info, value);
-      ++i;
-    } else if (value != slots[i].default_value) {
-      add(slots[i].name(), *slots[i].info, value);
-    }
-  }
-  return text;
+  const std::string options = OptionsText(info, spec.parameters, DefaultValues(info));
+  return std::string(info.name) + (options.empty() ? "" : ":" + options);
 }
 
 }  // namespace
@@ -183,7 +117,7 @@ std::string ProfileText(const std::vector<StageSpec>& stages, StageTable table) 
       parts.push_back(text);
     }
   }
-  const bool lossless = parts.size() == 1 && Split(parts[0], ':')[0] == kLossless;
+  const bool lossless = parts.size() == 1 && SplitText(parts[0], ':')[0] == kLossless;
   if (codec != (lossless ? kLosslessCodec : kNone) || parts.empty()) parts.push_back(codec);
   std::string text;
   for (const std::string& part : parts) {

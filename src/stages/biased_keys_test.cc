@@ -6,12 +6,14 @@
 #include <cmath>
 #include <random>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "kvserve/codec.h"
 #include "pipeline/plane_floats.h"
 #include "pipeline/testing/chunk.h"
+#include "stages/presets.h"
 
 namespace kvserve {
 namespace {
@@ -68,15 +70,20 @@ double LogitCorrelation(const std::vector<float>& keys, const std::vector<float>
   return least;
 }
 
-double CorrelationBy(const std::string& text) {
-  const KvBuffer chunk = BiasedKeys();
+KvBuffer RoundTrip(const KvBuffer& chunk, const std::string& text) {
   std::vector<std::byte> frame;
   const Status encoded = EncodeFrame(chunk.view(), ParseProfile(text).value(), {}, frame);
   EXPECT_TRUE(encoded.has_value()) << text << ": " << encoded.error().message;
   KvBuffer decoded;
   EXPECT_TRUE(DecodeFrame(frame, {}, decoded)) << text;
+  return decoded;
+}
+
+double CorrelationBy(const std::string& text) {
+  const KvBuffer chunk = BiasedKeys();
+  const KvBuffer decoded = RoundTrip(chunk, text);
   return LogitCorrelation(testing::PlaneValues(chunk.view().layers[0].k),
-                          testing::PlaneValues(std::as_const(decoded).view().layers[0].k));
+                          testing::PlaneValues(decoded.view().layers[0].k));
 }
 
 TEST(BiasedKeysAtFourBits, ChannelsOfTheirOwnKeepAttention) {
@@ -99,6 +106,99 @@ TEST(BiasedKeysAtFourBits, AffineKeepsAttentionWhereRangesAreShared) {
         "hadamard|uniform:levels=16,axis=token|rans"}) {
     EXPECT_GE(CorrelationBy("affine|" + quantizer), 0.99) << quantizer;
     EXPECT_GE(CorrelationBy("affine:scale=1|" + quantizer), 0.99) << quantizer;
+  }
+}
+
+// ---- a model of four layers, whose first and last have the bias; presets as people use them ----
+
+constexpr std::uint32_t kLayers = 4;
+
+KvBuffer BiasedModel() {
+  KvBuffer chunk;
+  const std::vector<testing::LayerShape> shapes(kLayers, {kKeyHeads, kKeyDim, kKeyDim});
+  EXPECT_TRUE(
+      chunk.Resize(testing::MakeGeometry(DType::kBFloat16, shapes), {0, kKeyTokens}, kKeyTokens));
+  std::mt19937 random(7);
+  std::normal_distribution<float> normal;
+  for (std::uint32_t layer = 0; layer < kLayers; ++layer) {
+    const bool biased = layer == 0 || layer + 1 == kLayers;
+    std::vector<float> keys(std::size_t{kKeyTokens} * kKeyHeads * kKeyDim);
+    std::vector<float> values(keys.size());
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      const std::size_t channel = i % kKeyDim;
+      const bool large = biased && (channel == 17 || channel == 60 || channel == 101);
+      keys[i] = normal(random) + (large ? 346.0F : 0.0F);
+      values[i] = normal(random);
+    }
+    EXPECT_TRUE(StoreFloats(keys, chunk.view().layers[layer].k));
+    EXPECT_TRUE(StoreFloats(values, chunk.view().layers[layer].v));
+  }
+  return chunk;
+}
+
+std::string ChainOf(std::string_view preset) {
+  return std::string(FindPreset(preset)->profile);
+}
+
+std::vector<double> Attention(const std::vector<float>& keys, std::uint32_t head,
+                              const std::vector<float>& query) {
+  std::vector<double> weights(kKeyTokens);
+  for (std::uint32_t token = 0; token < kKeyTokens; ++token) {
+    double logit = 0.0;
+    for (std::uint32_t d = 0; d < kKeyDim; ++d) {
+      logit += double{query[d]} * keys[(std::size_t{token} * kKeyHeads + head) * kKeyDim + d];
+    }
+    weights[token] = logit / std::sqrt(double{kKeyDim});
+  }
+  const double largest = *std::max_element(weights.begin(), weights.end());
+  double sum = 0.0;
+  for (double& weight : weights) sum += weight = std::exp(weight - largest);
+  for (double& weight : weights) weight /= sum;
+  return weights;
+}
+
+// The share of attention that goes elsewhere, over heads and queries; of the worst layer.
+double AttentionMoved(const std::string& text) {
+  const KvBuffer chunk = BiasedModel();
+  const KvBuffer decoded = RoundTrip(chunk, text);
+  double worst = 0.0;
+  for (std::uint32_t layer = 0; layer < kLayers; ++layer) {
+    const auto keys = testing::PlaneValues(chunk.view().layers[layer].k);
+    const auto coded = testing::PlaneValues(decoded.view().layers[layer].k);
+    std::mt19937 random(8);
+    std::normal_distribution<float> normal;
+    double moved = 0.0;
+    for (std::uint32_t head = 0; head < kKeyHeads; ++head) {
+      std::vector<float> query(kKeyDim);
+      for (float& value : query) value = normal(random);
+      const auto before = Attention(keys, head, query);
+      const auto after = Attention(coded, head, query);
+      for (std::uint32_t t = 0; t < kKeyTokens; ++t) {
+        moved += 0.5 * std::fabs(before[t] - after[t]) / kKeyHeads;
+      }
+    }
+    worst = std::max(worst, moved);
+  }
+  return worst;
+}
+
+TEST(BiasedModelAtFourBits, NaiveKeysLoseAttention) {
+  EXPECT_GT(AttentionMoved("uniform:levels=15,axis=token,range=symmetric|bitpack"), 0.3);
+  EXPECT_GT(AttentionMoved("uniform:levels=15,axis=group,group=128,range=symmetric|bitpack"), 0.25);
+}
+
+// Ranges per channel hold the bias, rotated or not.
+TEST(BiasedModelAtFourBits, PresetsWithRangesPerChannelKeepIt) {
+  for (const char* preset : {"kivi4", "published"})
+    EXPECT_LT(AttentionMoved(preset), 0.1) << preset;
+}
+
+// What shares a scale among channels of a token does not, and does once the means are out.
+TEST(BiasedModelAtFourBits, PresetsWithRangesPerTokenNeedAffine) {
+  for (const char* preset : {"quarot4", "turboquant4", "nvfp4"}) {
+    const std::string chain = "affine|" + ChainOf(preset);
+    EXPECT_GT(AttentionMoved(preset), 0.25) << preset;
+    EXPECT_LT(AttentionMoved(chain), 0.1) << chain;
   }
 }
 

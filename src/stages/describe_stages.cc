@@ -2,6 +2,7 @@
 #include "kvserve/stages.h"
 #include "pipeline/settings.h"
 #include "pipeline/stage_lookup.h"
+#include "stages/presets.h"
 #include "stages/profile_facts.h"
 #include "stages/registry.h"
 
@@ -57,6 +58,11 @@ std::vector<StageDescription> DescribeAll() {
 const std::vector<StageDescription>& DescribeStages() {
   static const std::vector<StageDescription> stages = DescribeAll();
   return stages;
+}
+
+const std::vector<PresetDescription>& DescribePresets() {
+  static const std::vector<PresetDescription> presets(Presets().begin(), Presets().end());
+  return presets;
 }
 
 std::string_view StageKindName(StageKind kind) {

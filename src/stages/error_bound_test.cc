@@ -73,10 +73,12 @@ Shared RangesOf(const std::vector<float>& x, const OrderedPlane<const std::byte>
   const std::size_t dim = plane.view.dim;
   const auto group = std::min<std::size_t>(static_cast<std::size_t>(values("group")), dim);
   const auto axis = static_cast<int>(values("axis"));
+  const auto block = static_cast<std::size_t>(values("group_tokens"));
   const auto range_of = [&](std::size_t i) -> std::size_t {
     const std::size_t column = i % columns;
     switch (axis) {
-      case kChannel: return column;
+      case kChannel:
+        return block == 0 || i < first ? column : (i - first) / columns / block * columns + column;
       case kToken: return i / columns;
       case kGroup: return (i / columns * columns + column / dim * dim) + column % dim / group;
       default: return 0;
@@ -107,6 +109,16 @@ double StepBound(const Values& values, float low, float high) {
   }
 }
 
+// What float16s of a grid are off, whose plane may have been scaled to 2^14 first.
+double HalfGridBound(const Values& values, const std::vector<float>& x, float low, float high) {
+  if (values("grids") == 0 || static_cast<int>(values("range")) == kFixed) return 0.0;
+  double largest = 0.0;
+  for (const float value : x) largest = std::max(largest, std::fabs(double{value}));
+  const double scale = largest > 0x1p-10 && largest < 0x1p14 ? 1.0 : largest * 0x1p-13;
+  const double width = StepBound(values, low, high) * (values("levels") - 1);
+  return (std::fabs(double{low}) + width) * 0x1p-11 + 0x1p-25 * scale * values("levels");
+}
+
 void CheckUniformPlane(const OrderedPlane<const std::byte>& before, const ConstPlaneView& after,
                        const StageSpec& spec) {
   const Values values(spec, before.kind);
@@ -123,7 +135,11 @@ void CheckUniformPlane(const OrderedPlane<const std::byte>& before, const ConstP
     const Rounding of_dtype = RoundingOf(before.view.dtype);
     const double rounding =
         (std::fabs(x[i]) + std::fabs(y[i])) * of_dtype.relative + of_dtype.absolute;
-    const double bound = i < first ? 0.0 : steps * StepBound(values, shared.low[i], shared.high[i]);
+    const float low = shared.low[i];
+    const float high = shared.high[i];
+    const double bound =
+        i < first ? 0.0
+                  : steps * StepBound(values, low, high) + HalfGridBound(values, x, low, high);
     ASSERT_LE(std::fabs(double{x[i]} - y[i]), bound * 1.0001 + rounding)
         << PlaneName(before.layer, before.kind) << " value " << i << ": " << x[i] << " and "
         << y[i];

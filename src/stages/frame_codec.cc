@@ -1,16 +1,43 @@
 // The one-shot forms of the public codec, and what belongs to no frame.
+#include <string>
 #include <utility>
 
 #include "base/hash.h"
 #include "base/try.h"
 #include "kvserve/codec.h"
+#include "pipeline/profile_options.h"
 #include "pipeline/profile_text.h"
+#include "pipeline/stage_lookup.h"
+#include "stages/presets.h"
 #include "stages/registry.h"
 
 namespace kvserve {
 
+namespace {
+
+// Says that a name which no stage has is a preset's, or that there are presets too.
+Error WithPresets(Error error, std::string_view text) {
+  for (const std::string_view segment : SplitText(text, '|')) {
+    const std::string_view name = segment.substr(0, segment.find(':'));
+    if (FindPreset(name) != nullptr && FindStage(BuiltinStages(), name) == nullptr) {
+      error.message =
+          "profile: preset '" + std::string(name) + "' is a whole profile and stands alone";
+      return error;
+    }
+  }
+  if (error.message.find("unknown stage") != std::string::npos) {
+    error.message += "; presets are " + PresetNames();
+  }
+  return error;
+}
+
+}  // namespace
+
 Result<Profile> ParseProfile(std::string_view text) {
-  return ParseProfileText(text, BuiltinStages());
+  if (NamesPreset(text)) return ParsePreset(text);
+  auto profile = ParseProfileText(text, BuiltinStages());
+  if (profile) return profile;
+  return tl::unexpected<Error>(WithPresets(std::move(profile).error(), text));
 }
 
 Status EncodeFrame(const ConstKvView& view, const Profile& profile, const EncodeOptions& options,

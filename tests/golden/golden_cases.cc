@@ -106,6 +106,18 @@ constexpr GoldenCase kCases[] = {
      true},
     {"buckets-drops-uneven-f32", "uneven", kF32, "buckets:outside=0,recent=4,bits=4|mixed|rans"},
     {"fp8-none-uneven-e5m2", "uneven", kE5M2, "fp8:format=e5m2|none"},
+    {"uniform-blocks-plain-f16", "plain", kF16,
+     "uniform:levels=4,group_tokens=5,v_axis=group,v_group=24,grids=float16|bitpack"},
+    {"uniform-blocks-window-bf16", "window", kBf16,
+     "uniform:levels=9,axis=channel,group_tokens=8,range=symmetric,dead_zone=0.2,grids=float16|"
+     "rans"},
+    {"uniform-half-dim80-f32", "dim80", kF32,
+     "hadamard|uniform:levels=16,grids=float16,reconstruct=mean,raw_first=0|rans"},
+    {"fp4-bitpack-plain-f16", "plain", kF16, "fp4:raw_first=0|bitpack"},
+    {"fp4-rans-dim80-f32", "dim80", kF32, "hadamard|fp4:k_group=24,v_group=200|rans"},
+    {"lloydmax-bitpack-plain-bf16", "plain", kBf16, "hadamard|lloydmax|bitpack"},
+    {"lloydmax-rans-uneven-f32", "uneven", kF32,
+     "hadamard|lloydmax:k_levels=5,v_levels=2,group=24,v_scale=rms,raw_first=0|rans"},
 };
 
 }  // namespace

@@ -1,12 +1,14 @@
 #include "profile_argument.h"
 
 #include <charconv>
+#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "base/try.h"
 #include "kvserve/codec.h"
 #include "pipeline/chain.h"
+#include "published_profile.h"
 #include "stages/registry.h"
 #include "tensorfile/input_file.h"
 
@@ -90,10 +92,22 @@ Result<Profile> ParseChecked(std::string_view text) {
   return profile;
 }
 
-Result<Profile> ParseFile(const std::vector<std::byte>& bytes) {
+// Says in one line what it became and what was lost.
+Result<Profile> ParsePublished(const Json& document, const std::string& path) {
+  KVSERVE_ASSIGN(const ImportedProfile imported, ImportPublishedProfile(document));
+  KVSERVE_ASSIGN(Profile profile, ParseChecked(imported.text));
+  std::string lost;
+  for (const std::string& what : imported.lost) lost += (lost.empty() ? "; without " : ", ") + what;
+  std::fprintf(stderr, "kvserve: %s: imported as %s%s\n", path.c_str(), profile.name.c_str(),
+               lost.c_str());
+  return profile;
+}
+
+Result<Profile> ParseFile(const std::vector<std::byte>& bytes, const std::string& path) {
   const auto* const text = reinterpret_cast<const char*>(bytes.data());
   const Json document = Json::parse(text, text + bytes.size(), nullptr, false);
   if (document.is_discarded()) return Wrong("is not valid JSON");
+  if (IsPublishedProfile(document)) return ParsePublished(document, path);
   KVSERVE_ASSIGN(const std::string short_form, ShortForm(document));
   return ParseChecked(short_form);
 }
@@ -107,7 +121,7 @@ bool NamesProfileFile(const std::string& argument) {
 Result<Profile> LoadProfile(const std::string& argument) {
   if (!NamesProfileFile(argument)) return ParseChecked(argument);
   KVSERVE_ASSIGN(const auto bytes, ReadFile(argument, kMaxFileBytes));
-  auto profile = ParseFile(bytes);
+  auto profile = ParseFile(bytes, argument);
   if (!profile) return MakeError(profile.error().code, argument + ": " + profile.error().message);
   return profile;
 }

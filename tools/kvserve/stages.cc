@@ -1,9 +1,11 @@
-// kvserve stages: the strategy space of this build, from the stage table.
+// kvserve stages: the strategy space of this build, from the stage table, and the presets.
 #include <memory>
 
 #include "command.h"
+#include "pipeline/chain.h"
 #include "pipeline/settings.h"
 #include "pipeline/stage_lookup.h"
+#include "stages/presets.h"
 #include "stages/registry.h"
 #include "table.h"
 
@@ -62,6 +64,44 @@ Json StageJson(const StageInfo& info) {
           {"summary", info.summary},     {"parameters", parameters}};
 }
 
+void PrintPresets() {
+  Table table({"preset", "profile", "from"});
+  for (const PresetDescription& preset : Presets()) {
+    table.Add({std::string(preset.name), std::string(preset.profile), std::string(preset.source)});
+  }
+  std::printf("\n");
+  table.Print();
+  std::printf(
+      "\nA preset is a profile by itself, and takes options of its stages:\n"
+      "  published:k_levels=8\n");
+}
+
+// What an encoder must be given beside the KV, and what an engine must be able to do.
+Json NeedsJson(const PresetDescription& preset) {
+  Json needs = Json::array();
+  const auto profile = ParsePreset(preset.name);
+  if (!profile) return needs;
+  const auto chain = Chain::Create(profile->stages, BuiltinStages(), DType::kFloat16, Device::kHost,
+                                   ProfileOrigin::kCaller);
+  if (!chain) return needs;
+  if (chain->needs_artefact()) needs.push_back("calibration");
+  if (chain->query_selector() != nullptr) needs.push_back("queries");
+  if (chain->dropping_selector() != nullptr) needs.push_back("dropping");
+  return needs;
+}
+
+Json PresetsJson() {
+  Json presets = Json::array();
+  for (const PresetDescription& preset : Presets()) {
+    presets.push_back({{"name", preset.name},
+                       {"needs", NeedsJson(preset)},
+                       {"profile", preset.profile},
+                       {"source", preset.source},
+                       {"differs", preset.differs}});
+  }
+  return presets;
+}
+
 void PrintStages(StageTable stages) {
   Table table({"kind", "name", "id", "version", "lossless", "what it does"});
   Table parameters({"parameter", "takes", "default", "unit", "meaning"});
@@ -88,10 +128,12 @@ Status RunStages(const Invocation& invocation) {
   const StageTable stages = BuiltinStages();
   if (!invocation.json) {
     PrintStages(stages);
+    PrintPresets();
     return {};
   }
   Json document = {{"stages", Json::array()}};
   for (const StageEntry& entry : stages) document["stages"].push_back(StageJson(*entry.info));
+  document["presets"] = PresetsJson();
   PrintJson(invocation, std::move(document));
   return {};
 }
@@ -99,7 +141,8 @@ Status RunStages(const Invocation& invocation) {
 }  // namespace
 
 void AddStages(CLI::App& app, Invocation& invocation) {
-  CLI::App& command = *app.add_subcommand("stages", "List the stages that profiles are made of");
+  CLI::App& command =
+      *app.add_subcommand("stages", "List the stages that profiles are made of, and the presets");
   AddJsonFlag(command, invocation);
   command.footer(
       "Examples:\n"

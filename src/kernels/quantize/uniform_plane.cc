@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/try.h"
+#include "kernels/quantize/half_grids.h"
 #include "kernels/quantize/level_means.h"
 
 namespace kvserve {
@@ -49,7 +50,8 @@ UniformPlane::UniformPlane(const UniformOptions& options, std::size_t rows, std:
     : options_(options),
       arena_(arena),
       rows_(rows),
-      layout_(options.fixed ? RangeAxis::kTensor : options.axis, options.group, rows, heads, dim) {
+      layout_(options.fixed ? RangeAxis::kTensor : options.axis, options.group, rows, heads, dim,
+              options.block) {
   grids_.top = options.levels - 1;
   grids_.reach = 0.5F * (1.0F + options.dead_zone);
 }
@@ -166,15 +168,23 @@ void UniformPlane::WriteGrids(ByteWriter& side) {
   for (std::size_t i = 0; i < low_.size(); ++i) {
     largest = std::max({largest, std::fabs(low_[i]), std::fabs(high_[i])});
   }
-  shift_ = ShiftFor(largest);
+  shift_ = options_.half ? HalfGridShift(largest) : ShiftFor(largest);
   if (shift_ != kShiftNone) {
     const float factor = std::ldexp(1.0F, shift_);
     for (const auto part : {low_, high_, sample_}) {
       for (float& value : part) value *= factor;
     }
   }
-  const GridCode code = GridCode::For(options_.levels, options_.form, low_, high_);
   side.Put(shift_);
+  if (options_.half) {
+    WriteHalfGrids(options_.levels, options_.form, low_, high_, zero_, step_, side);
+  } else {
+    WriteGridCodes(side);
+  }
+}
+
+void UniformPlane::WriteGridCodes(ByteWriter& side) {
+  const GridCode code = GridCode::For(options_.levels, options_.form, low_, high_);
   side.Put(code.base());
   const auto codes = arena_.Take<std::byte>(low_.size() * GridCode::kMaxBytes);
   std::size_t used = 0;
@@ -219,18 +229,24 @@ void UniformPlane::WriteMeans(ByteWriter& side) const {
 
 Status UniformPlane::ReadGrids(ByteReader& side) {
   KVSERVE_ASSIGN(shift_, side.Get<std::int8_t>());
-  KVSERVE_ASSIGN(const auto base, side.Get<std::int16_t>());
-  if (shift_ != kShiftNone && shift_ != kShiftDown && shift_ != kShiftUp) {
-    return MakeError(ErrorCode::kCorruptData, "unknown shift of a plane");
+  const bool known = options_.half
+                         ? shift_ >= kLeastHalfGridShift && shift_ <= kLargestHalfGridShift
+                         : shift_ == kShiftNone || shift_ == kShiftDown || shift_ == kShiftUp;
+  if (!known) return MakeError(ErrorCode::kCorruptData, "unknown shift of a plane");
+  std::int16_t base = 0;
+  if (!options_.half) {
+    KVSERVE_ASSIGN(base, side.Get<std::int16_t>());
   }
   const GridCode code(options_.levels, base, options_.form);
+  const std::size_t least = options_.half ? HalfGridBytes(options_.form) : code.min_bytes();
   const std::size_t ranges = layout_.count();
-  if (side.remaining() / code.min_bytes() < ranges) {
+  if (side.remaining() / least < ranges) {
     return MakeError(ErrorCode::kCorruptData, std::to_string(ranges) + " ranges do not fit in " +
                                                   std::to_string(side.remaining()) + " bytes");
   }
   TakeGrids();
-  return code.ReadAll(side, zero_, step_);
+  return options_.half ? ReadHalfGrids(options_.levels, options_.form, side, zero_, step_)
+                       : code.ReadAll(side, zero_, step_);
 }
 
 // Real caches are not shifted: one value at a time will do.

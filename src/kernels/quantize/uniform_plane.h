@@ -20,9 +20,11 @@ struct UniformOptions {
   std::uint32_t levels = 16;  // 2..256
   RangeAxis axis = RangeAxis::kChannel;
   std::size_t group = 64;  // axis kGroup
+  std::size_t block = 0;   // axis kChannel: rows that share a channel's range; 0: all
   GridForm form = GridForm::kSpan;
   bool fixed = false;  // one grid for the plane, from `step`; axis and form do not count
   float step = 1.0F;
+  bool half = false;       // grids are written as float16
   float dead_zone = 0.0F;  // 0..1: how much wider the bin of 0 is, in steps
   bool means = false;      // decode to conditional means
 };
@@ -60,6 +62,7 @@ class UniformPlane {
   void TakeGrids();
   void SetFixedGrid();
   void WriteGrids(ByteWriter& side);
+  void WriteGridCodes(ByteWriter& side);
   void CompleteGrids();
   void WriteMeans(ByteWriter& side) const;
   [[nodiscard]] Status ReadGrids(ByteReader& side);

@@ -29,11 +29,13 @@ constexpr std::uint8_t kLastLevels = 13;
 constexpr std::uint8_t kAxis = 15;
 constexpr std::uint8_t kRawFirst = 17;  // not per plane
 constexpr std::uint8_t kReconstruct = 18;
+constexpr std::uint8_t kGrids = 20;  // not per plane
 
 constexpr std::string_view kScopes[] = {"layer", "model"};
 constexpr std::string_view kAxes[] = {"channel", "token", "tensor"};
 constexpr RangeAxis kRangeAxes[] = {RangeAxis::kChannel, RangeAxis::kToken, RangeAxis::kTensor};
 constexpr std::string_view kReconstructions[] = {"midpoint", "mean"};
+constexpr std::string_view kGridForms[] = {"short", "float16"};
 
 constexpr ParameterInfo LevelsParameter(std::uint8_t id, std::string_view name, double k, double v,
                                         std::string_view help) {
@@ -106,6 +108,13 @@ constexpr ParameterInfo kParameters[] = {
      .per_plane = true,
      .help = "decode to the middle of a bin or to the mean of the values in it",
      .choices = kReconstructions},
+    {.id = kGrids,
+     .name = "grids",
+     .type = ParameterType::kChoice,
+     .low = 0,
+     .high = 1,
+     .help = "how zero and step of a range are kept: rounded to one or two bytes, or as float16",
+     .choices = kGridForms},
 };
 
 constexpr StageInfo kInfo = {
@@ -126,6 +135,7 @@ class Mixed : public Quantizer {
       UniformOptions& options = options_[static_cast<std::size_t>(kind)];
       options.axis = kRangeAxes[settings.integer(kAxis, kind)];
       options.means = settings.integer(kReconstruct, kind) != 0;
+      options.half = settings.integer(kGrids) != 0;
     }
   }
 

@@ -1,15 +1,15 @@
-// Uniform quantization: min-max, symmetric or fixed grids; K per channel over the frame's tokens, V
-// per token, or groups along the head dimension, or one grid for the plane. The request's first
-// token is kept apart in 16 bits: attention sinks make it about 10^4 times as sensitive as others,
-// and its outliers would widen every channel's range.
+// Uniform quantization: min-max, symmetric or fixed grids; K per channel over the frame's tokens or
+// blocks of them, V per token, or groups along the head dimension, or one grid for the plane. The
+// request's first token is kept apart in 16 bits: attention sinks make it about 10^4 times as
+// sensitive as others, and its outliers would widen every channel's range.
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <string>
 
 #include "base/try.h"
-#include "kernels/convert/raw_floats.h"
 #include "kernels/quantize/uniform_plane.h"
+#include "pipeline/raw_first_row.h"
 #include "pipeline/stage.h"
 
 namespace kvserve {
@@ -23,14 +23,18 @@ constexpr std::uint8_t kRange = 8;
 constexpr std::uint8_t kStep = 10;
 constexpr std::uint8_t kDeadZone = 12;
 constexpr std::uint8_t kReconstruct = 14;
+constexpr std::uint8_t kGroupTokens = 16;
+constexpr std::uint8_t kGrids = 18;  // not per plane
 
 constexpr std::string_view kAxes[] = {"channel", "token", "group", "tensor"};
 constexpr std::string_view kRanges[] = {"minmax", "symmetric", "fixed"};
 constexpr std::uint32_t kSymmetricRange = 1;
 constexpr std::uint32_t kFixedRange = 2;
 constexpr std::string_view kReconstructions[] = {"midpoint", "mean"};
+constexpr std::string_view kGridForms[] = {"short", "float16"};
 
-constexpr std::uint8_t kVersion = 2;
+constexpr std::uint8_t kVersion = 3;
+constexpr std::uint8_t kFirstVersionWithTensor = 2;
 
 constexpr ParameterInfo kParameters[] = {
     {.id = kLevels,
@@ -106,6 +110,23 @@ constexpr ParameterInfo kParameters[] = {
      .help = "decode to the middle of a bin or to the mean of the values in it",
      .choices = kReconstructions,
      .since = 2},
+    {.id = kGroupTokens,
+     .name = "group_tokens",
+     .type = ParameterType::kInteger,
+     .low = 0,
+     .high = 65536,
+     .per_plane = true,
+     .unit = "tokens",
+     .help = "tokens that share a channel's range (axis=channel); 0: all of the frame",
+     .since = 3},
+    {.id = kGrids,
+     .name = "grids",
+     .type = ParameterType::kChoice,
+     .low = 0,
+     .high = 1,
+     .help = "how zero and step of a range are kept: rounded to one or two bytes, or as float16",
+     .choices = kGridForms,
+     .since = 3},
 };
 
 constexpr StageInfo kInfo = {
@@ -127,6 +148,8 @@ UniformOptions OptionsFor(const Settings& settings, PlaneKind kind) {
   options.step = static_cast<float>(settings.value(kStep, kind));
   options.dead_zone = static_cast<float>(settings.value(kDeadZone, kind));
   options.means = settings.integer(kReconstruct, kind) != 0;
+  options.block = settings.integer(kGroupTokens, kind);
+  options.half = settings.integer(kGrids) != 0;
   if (settings.integer(kRange, kind) == kSymmetricRange) {
     options.form = GridForm::kSymmetric;
   } else if (options.dead_zone > 0.0F) {
@@ -137,22 +160,12 @@ UniformOptions OptionsFor(const Settings& settings, PlaneKind kind) {
 
 // The rows that have symbols are those of `plane`; before them there may be a raw one.
 struct UniformState : PlaneState {
-  UniformState(const UniformOptions& options, std::uint32_t raw, PlaneShape shape, Arena& arena)
-      : plane(options, shape.tokens - raw, shape.heads, shape.dim, arena),
-        raw_row(arena.Take<float>(raw * std::size_t{shape.columns()})) {}
+  UniformState(const UniformOptions& options, const RawFirstRow& first, PlaneShape shape,
+               Arena& arena)
+      : raw(first), plane(options, shape.tokens - raw.rows(), shape.heads, shape.dim, arena) {}
 
-  // The values of a tile that have symbols; `row` is the first of them among such rows.
-  template <typename Plane>
-  [[nodiscard]] auto Coded(std::uint32_t first_row, const Plane& tile, std::size_t& row) const {
-    const std::uint32_t raw = raw_row.empty() ? 0 : 1;
-    const std::uint32_t skipped = first_row == 0 ? raw : 0;
-    row = first_row + skipped - raw;
-    return tile.span().subspan(std::size_t{skipped} * tile.columns());
-  }
-
+  RawFirstRow raw;
   UniformPlane plane;
-  std::span<float> raw_row;  // [column] or empty
-  DType dtype = DType::kFloat16;
 };
 
 class Uniform : public Quantizer, public RowQuantizer {
@@ -163,7 +176,7 @@ class Uniform : public Quantizer, public RowQuantizer {
 
   Status Plan(const PlaneContext& plane, DType /*dtype*/, std::uint32_t heads, std::uint32_t dim,
               SymbolPlane& symbols) const override {
-    symbols.tokens = plane.tokens.size() - RawRows(plane);
+    symbols.tokens = plane.tokens.size() - RawFirstRow::Rows(raw_first_, plane);
     symbols.columns = heads * dim;
     symbols.alphabet = Of(plane).levels;
     return {};
@@ -177,22 +190,21 @@ class Uniform : public Quantizer, public RowQuantizer {
 
   PlaneState* Begin(const PlaneContext& plane, PlaneShape shape) const override {
     UniformState* state = NewState(plane, shape);
-    state->dtype = plane.frame->geometry->dtype;
     state->plane.BeginEncoding();
     return state;
   }
 
   void Observe(PlaneState* opaque, std::uint32_t first_row, ConstRealPlane rows) const override {
     auto& state = *static_cast<UniformState*>(opaque);
-    if (first_row == 0) std::copy_n(rows.data, state.raw_row.size(), state.raw_row.begin());
+    state.raw.Keep(first_row, rows);
     std::size_t row = 0;
-    const std::span<const float> values = state.Coded(first_row, rows, row);
+    const std::span<const float> values = state.raw.Others(first_row, rows, row);
     state.plane.Observe(row, values);
   }
 
   Status Finish(PlaneState* opaque, ByteWriter& side) const override {
     auto& state = *static_cast<UniformState*>(opaque);
-    if (!state.raw_row.empty()) WriteRawFloats(state.dtype, state.raw_row, side);
+    state.raw.Write(side);
     state.plane.Finish(side);
     return {};
   }
@@ -201,14 +213,14 @@ class Uniform : public Quantizer, public RowQuantizer {
                     std::span<std::uint8_t> symbols) const override {
     const auto& state = *static_cast<const UniformState*>(opaque);
     std::size_t row = 0;
-    const std::span<const float> values = state.Coded(first_row, rows, row);
+    const std::span<const float> values = state.raw.Others(first_row, rows, row);
     state.plane.Quantize(row, values, symbols);
   }
 
   Result<const PlaneState*> Open(const PlaneContext& plane, PlaneShape shape,
                                  const SymbolPlane& /*symbols*/, ByteReader& side) const override {
     UniformState* state = NewState(plane, shape);
-    if (!state->raw_row.empty()) KVSERVE_TRY(ReadRawFloats(side, state->raw_row));
+    KVSERVE_TRY(state->raw.Read(side));
     KVSERVE_TRY(state->plane.Open(side));
     return state;
   }
@@ -216,9 +228,9 @@ class Uniform : public Quantizer, public RowQuantizer {
   void DequantizeRows(const PlaneState* opaque, std::uint32_t first_row,
                       std::span<const std::uint8_t> symbols, RealPlane rows) const override {
     const auto& state = *static_cast<const UniformState*>(opaque);
-    if (first_row == 0) std::copy(state.raw_row.begin(), state.raw_row.end(), rows.data);
+    state.raw.Restore(first_row, rows);
     std::size_t row = 0;
-    const std::span<float> values = state.Coded(first_row, rows, row);
+    const std::span<float> values = state.raw.Others(first_row, rows, row);
     state.plane.Dequantize(row, symbols, values);
   }
 
@@ -227,12 +239,9 @@ class Uniform : public Quantizer, public RowQuantizer {
     return options_[static_cast<std::size_t>(plane.kind)];
   }
 
-  [[nodiscard]] std::uint32_t RawRows(const PlaneContext& plane) const {
-    return raw_first_ && plane.tokens.begin == 0 && !plane.tokens.empty() ? 1 : 0;
-  }
-
   [[nodiscard]] UniformState* NewState(const PlaneContext& plane, PlaneShape shape) const {
-    return plane.arena->New<UniformState>(Of(plane), RawRows(plane), shape, *plane.arena);
+    return plane.arena->New<UniformState>(Of(plane), RawFirstRow(raw_first_, plane, shape), shape,
+                                          *plane.arena);
   }
 
   std::array<UniformOptions, 2> options_;  // [kind]
@@ -242,8 +251,14 @@ class Uniform : public Quantizer, public RowQuantizer {
 Status CheckSettings(const Settings& settings) {
   for (const PlaneKind kind : {PlaneKind::kKey, PlaneKind::kValue}) {
     const UniformOptions options = OptionsFor(settings, kind);
-    if (settings.version() < kVersion && options.axis == RangeAxis::kTensor) {
+    if (settings.version() < kFirstVersionWithTensor && options.axis == RangeAxis::kTensor) {
       return MakeError(ErrorCode::kInvalidArgument, "version 1 has no axis=tensor");
+    }
+    if (options.dead_zone > 0.0F && options.half && options.form == GridForm::kSpanZero &&
+        !options.fixed) {
+      return MakeError(
+          ErrorCode::kInvalidArgument,
+          "dead_zone with grids=float16 needs range=symmetric, which has a level at 0");
     }
     const bool any_zero = !options.fixed && options.form != GridForm::kSymmetric;
     if (options.dead_zone > 0.0F && !any_zero && options.levels % 2 == 0) {

@@ -29,6 +29,7 @@ struct PlaneSetup {
   DType dtype = DType::kFloat16;
   double levels = 16, axis = 0, group = 64, raw_first = 1;
   double range = 0, step = 1, dead_zone = 0, reconstruct = 0;
+  double block = 0, half = 0;  // group_tokens, grids
   [[nodiscard]] testing::PlaneCase plane() const {
     return {tokens, heads, dim, first_token, kind, dtype};
   }
@@ -67,7 +68,8 @@ class UniformTest : public ::testing::Test {
         {4, setup.axis},       {5, setup.group},        {6, setup.group},
         {7, setup.raw_first},  {8, setup.range},        {9, setup.range},
         {10, setup.step},      {11, setup.step},        {12, setup.dead_zone},
-        {13, setup.dead_zone}, {14, setup.reconstruct}, {15, setup.reconstruct}};
+        {13, setup.dead_zone}, {14, setup.reconstruct}, {15, setup.reconstruct},
+        {16, setup.block},     {17, setup.block},       {18, setup.half}};
     const auto settings = CheckedSettings(*UniformStage().info, UniformStage().info->version,
                                           parameters, ErrorCode::kInternal);
     return UniformStage().make_quantizer(settings.value());
@@ -424,6 +426,40 @@ TEST_F(UniformTest, VersionOneHasNoTensorAxis) {
   };
   EXPECT_TRUE(make(2));
   EXPECT_FALSE(make(kTensorAxis));
+}
+
+// Blocks of tokens, in both forms of grids: a block with large values costs the others nothing.
+TEST_F(UniformTest, BlocksOfTokensHaveRangesOfTheirOwn) {
+  for (const double half : {0, 1}) {
+    PlaneSetup setup{.tokens = 50, .heads = 2, .dim = 24, .first_token = 0};
+    setup.block = 8;
+    setup.half = half;
+    auto values = Gaussian(setup, 11);
+    const std::size_t columns = 48;
+    for (std::size_t i = 20 * columns; i < 22 * columns; ++i) values[i] *= 1000.0F;
+    const Decoded whole = Run(setup, values);
+    for (std::size_t i = columns; i < values.size(); ++i) {
+      const std::size_t block = (i / columns - 1) / 8;
+      if (block == 2) continue;
+      ASSERT_NEAR(values[i], whole.values[i], 0.5) << half << " at " << i;
+    }
+    for (const std::uint32_t tile : {1U, 7U, 50U}) {
+      const Decoded tiled = RunTiled(setup, values, tile);
+      EXPECT_EQ(tiled.side, whole.side);
+      EXPECT_EQ(tiled.values, whole.values);
+    }
+  }
+}
+
+TEST_F(UniformTest, FloatGridsCostFourBytesEach) {
+  PlaneSetup setup{.tokens = 50, .heads = 2, .dim = 24, .first_token = 16};
+  setup.half = 1;
+  EXPECT_EQ(Run(setup, Gaussian(setup, 12)).side.size(), 1 + 48 * 4U);
+  setup.dead_zone = 0.5;
+  EXPECT_NE(MakeError(setup).message.find("grids=float16"), std::string::npos);
+  setup.range = 1;
+  setup.levels = 15;
+  EXPECT_EQ(Run(setup, Gaussian(setup, 12)).side.size(), 1 + 48 * 2U);
 }
 
 TEST_F(UniformTest, WorkThatRepeatsTakesNoNewMemory) {
