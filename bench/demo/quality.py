@@ -56,7 +56,8 @@ def command(kvserve: Path, model: Path, prompts: int) -> list[str]:
         if profile not in ("none", "lossless"):
             argv += ["--profile", profile]
     return argv + ["--data", str(plan.PROMPTS), "--context-tokens", str(plan.PROMPT_TOKENS),
-                   "--scored-tokens", str(SCORED_TOKENS), "--limit", str(prompts)]
+                   "--scored-tokens", str(SCORED_TOKENS), "--limit", str(prompts),
+                   "--retrieval", "0"]
 
 
 def totals(document: dict) -> list[dict]:

@@ -70,6 +70,9 @@ class Engine {
   [[nodiscard]] virtual Result<std::vector<float>> Score(SequenceId sequence,
                                                          std::span<const Token> tokens,
                                                          std::uint32_t first_position) = 0;
+  // Forgets the tokens at positions from `tokens` on, so that the sequence goes on from there as if
+  // they had never been (evaluation only). kInvalidArgument when it holds fewer.
+  [[nodiscard]] virtual Status Truncate(SequenceId sequence, std::uint32_t tokens) = 0;
 
   // Calls `tap` during each Prefill, on its thread, for every layer, before RoPE and then after it
   // (of a layer without RoPE the same values twice); null ends it. Layers whose queries the engine

@@ -30,5 +30,28 @@ TEST(Bootstrap, IsAboutTwoStandardErrorsToEachSide) {
   EXPECT_NEAR(interval.high, 0.5 + 1.96 * error, 0.2 * error);
 }
 
+TEST(Bootstrap, RelativeValuesAreResampledInPairs) {
+  const std::vector<double> baselines = {1, 0, 1, 1, 0, 1};
+  EXPECT_EQ(BootstrapRelative(baselines, baselines, 1), (Interval{1, 1}));
+  std::vector<double> values = baselines;
+  values[0] = 0;
+  const Interval interval = BootstrapRelative(values, baselines, 1);
+  EXPECT_LT(interval.low, 0.75);
+  EXPECT_EQ(interval.high, 1.0);
+  EXPECT_EQ(BootstrapRelative({}, {}, 1), (Interval{1, 1}));
+  EXPECT_EQ(RelativeValue(0, 0), 1.0);
+  EXPECT_EQ(RelativeValue(1, 2), 0.5);
+}
+
+TEST(Bootstrap, WilsonHasAWidthEvenWhenAllAreRight) {
+  const Interval all = WilsonShare(1.0, 24);
+  EXPECT_NEAR(all.low, 0.862, 1e-3);
+  EXPECT_DOUBLE_EQ(all.high, 1.0);
+  const Interval half = WilsonShare(0.5, 100);
+  EXPECT_NEAR(half.low, 0.404, 1e-3);
+  EXPECT_NEAR(half.high, 0.596, 1e-3);
+  EXPECT_EQ(WilsonShare(0, 0), Interval{});
+}
+
 }  // namespace
 }  // namespace kvserve

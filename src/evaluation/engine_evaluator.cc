@@ -1,93 +1,224 @@
 #include "evaluation/engine_evaluator.h"
 
+#include <algorithm>
+#include <map>
 #include <utility>
 
 #include "base/clock.h"
+#include "base/token_slice.h"
 #include "base/try.h"
-#include "kvserve/codec.h"
+#include "evaluation/prompt_builder.h"
+#include "stages/profile_facts.h"
 
 namespace kvserve {
 namespace {
 
-// One frame there and back; adds sizes and times to `score`.
-Status RoundTrip(const KvBuffer& frame, const EncodeOptions& options, FrameEncoder& encoder,
-                 FrameDecoder& decoder, KvBuffer& decoded, PromptScore& score) {
-  const ConstKvView view = frame.view();
-  std::vector<std::byte> wire;
-  {
-    const ScopedTimer timer(score.encode_s);
-    KVSERVE_TRY(encoder.Encode(view, options, wire));
+std::uint64_t BytesOf(const PreparedPrompt& prepared) {
+  std::uint64_t bytes = prepared.kv.bytes() + prepared.queries.bytes();
+  for (const ProbeReference& reference : prepared.references) {
+    bytes += reference.answer.bytes() + reference.along.bytes();
   }
-  {
-    const ScopedTimer timer(score.decode_s);
-    KVSERVE_ASSIGN([[maybe_unused]] const std::size_t length,
-                   decoder.Decode(wire, {.model = options.model, .key = options.key}, decoded));
+  return bytes;
+}
+
+PromptScore StartScore(const EvaluationPrompt& prompt) {
+  PromptScore score;
+  score.set = prompt.set;
+  score.task = prompt.task;
+  score.context_tokens = prompt.context_tokens;
+  score.made = prompt.made;
+  const bool choice = prompt.task == Task::kChoice || prompt.task == Task::kChoicePrefix;
+  if (choice) score.choices = prompt.probes.size();
+  return score;
+}
+
+// `flags` [token] of a frame that starts at token `begin`; ranges that meet become one.
+void AddDropped(std::span<const std::uint8_t> flags, std::uint32_t begin,
+                std::vector<TokenRange>& dropped) {
+  for (std::uint32_t i = 0; i < flags.size(); ++i) {
+    if (flags[i] == 0) continue;
+    const std::uint32_t token = begin + i;
+    if (dropped.empty() || dropped.back().end != token) {
+      dropped.push_back({token, token + 1});
+    } else {
+      ++dropped.back().end;
+    }
   }
-  score.raw_bytes += RawBytes(view);
-  score.wire_bytes += wire.size();
-  return {};
+}
+
+// Adds what the model said to one probe.
+void AddProbe(const Probe& probe, const ProbeReference& reference, const ProbeScore& said,
+              PromptScore& score) {
+  score.answers += said.answer;
+  if (!probe.along_generation) return;
+  score.generation = {said.along, reference.outcome.generated.size(), said.equal_tokens,
+                      said.first_difference};
 }
 
 }  // namespace
 
-EngineEvaluator::EngineEvaluator(Engine& engine, LmOptions options,
+Result<bool> NeedsQueries(const Profile& profile, DType dtype) {
+  KVSERVE_ASSIGN(const ProfileFacts facts, FactsOf(profile.stages, dtype, ProfileOrigin::kCaller));
+  return !facts.needs_queries.empty();
+}
+
+EngineEvaluator::EngineEvaluator(Engine& engine, EvaluatorOptions options,
                                  std::function<void(std::size_t, std::size_t)> progress,
-                                 CodecOptions codec)
+                                 CaptureStore* store)
     : engine_(engine),
-      options_(options),
+      options_(std::move(options)),
       progress_(std::move(progress)),
-      codec_(std::move(codec)) {}
+      store_(store) {}
 
-Status EngineEvaluator::AddTexts(std::span<const Record> records, std::size_t limit) {
-  const std::size_t wanted = std::size_t{options_.context_tokens} + options_.scored_tokens;
-  std::size_t added = 0;
-  for (const Record& record : records) {
-    if (limit > 0 && added == limit) break;
-    KVSERVE_ASSIGN(auto tokens, engine_.Tokenize(record.text, true, false));
-    if (tokens.size() < wanted) {
-      ++skipped_;
-      continue;
+Status EngineEvaluator::AddRecords(std::span<const Record> records, std::size_t limit) {
+  PromptOptions options;
+  options.scored_tokens = options_.scored_tokens;
+  options.generate_tokens = options_.generate_tokens;
+  options.max_tokens = engine_.info().context_tokens;
+  for (std::size_t length = 0; length < options_.context_tokens.size(); ++length) {
+    options.context_tokens = options_.context_tokens[length];
+    std::map<std::string, std::size_t> added;
+    for (const Record& record : records) {
+      if (record.task != Task::kLm && length > 0) continue;
+      std::size_t& count = added[record.set];
+      if (limit > 0 && count == limit) continue;
+      KVSERVE_ASSIGN(auto prompt, BuildPrompt(engine_, record, options));
+      if (!prompt) {
+        ++skipped_;
+        continue;
+      }
+      prompts_.push_back(std::move(*prompt));
+      ++count;
     }
-    tokens.resize(wanted);
-    prompts_.push_back({record.set, std::move(tokens)});
-    ++added;
   }
-  if (!prompts_.empty()) return {};
-  return MakeError(ErrorCode::kBadInput, "none of " + std::to_string(records.size()) +
-                                             " texts has " + std::to_string(wanted) +
-                                             " tokens, context and scored ones together");
+  return {};
 }
 
-Result<ReferenceDistributions> EngineEvaluator::ReferenceOf(const Prompt& prompt,
-                                                            std::span<const KvBuffer> frames) {
-  const auto scored = std::span(prompt.tokens).subspan(options_.context_tokens);
-  KVSERVE_ASSIGN(auto logits, ScoreBehind(engine_, frames, scored));
-  return ReferenceDistributions::Create(std::move(logits), engine_.info().vocabulary,
-                                        {scored.begin() + 1, scored.end()});
+void EngineEvaluator::AddPrompts(std::vector<EvaluationPrompt> prompts) {
+  std::ranges::move(prompts, std::back_inserter(prompts_));
 }
 
-Result<PromptScore> EngineEvaluator::ScoreProfile(const Prompt& prompt, const Profile& profile,
-                                                  std::span<const KvBuffer> frames,
-                                                  const ReferenceDistributions& reference) {
-  PromptScore score;
-  score.set = prompt.set;
+Result<PreparedPrompt> EngineEvaluator::PrepareKv(const EvaluationPrompt& prompt, bool queries) {
+  PreparedPrompt prepared;
+  const bool stored = store_ != nullptr && store_->LoadKv(prompt, prepared.kv);
+  if (!stored) {
+    KVSERVE_TRY(CaptureContext(engine_, prompt.context, options_.chunk_tokens, prepared.kv,
+                               queries ? &prepared.queries : nullptr));
+    ++captured_;
+    if (store_ != nullptr) KVSERVE_TRY(store_->SaveKv(prompt, prepared.kv));
+  }
+  if (store_ != nullptr) {
+    if (auto references = store_->LoadReferences(prompt)) {
+      prepared.references = std::move(*references);
+      return prepared;
+    }
+  }
+  KVSERVE_ASSIGN(prepared.references, ReferencesOf(engine_, prompt, prepared.kv));
+  if (store_ != nullptr) KVSERVE_TRY(store_->SaveReferences(prompt, prepared.references));
+  return prepared;
+}
+
+Status EngineEvaluator::Prepare(const EvaluationPrompt& prompt, bool queries,
+                                std::optional<PreparedPrompt>& slot) {
+  if (!slot) {
+    KVSERVE_ASSIGN(slot, PrepareKv(prompt, queries));
+  }
+  if (!queries || !slot->queries.empty()) return {};
+  // Stores have no queries: they are larger than the KV, and few profiles need them. The KV stays,
+  // since the references belong to it.
+  KvBuffer same;
+  ++captured_;
+  return CaptureContext(engine_, prompt.context, options_.chunk_tokens, same, &slot->queries);
+}
+
+Result<std::vector<EngineEvaluator::Coder>> EngineEvaluator::MakeCoders(
+    std::span<const Profile> profiles) const {
+  std::vector<Coder> coders;
+  for (const Profile& profile : profiles) {
+    auto encoder = FrameEncoder::Create(profile, options_.codec);
+    if (!encoder) {
+      return MakeError(encoder.error().code,
+                       "profile " + profile.name + ": " + encoder.error().message);
+    }
+    KVSERVE_ASSIGN(FrameDecoder decoder, FrameDecoder::Create(options_.codec));
+    KVSERVE_ASSIGN(const bool queries, NeedsQueries(profile, engine_.info().geometry.dtype));
+    coders.push_back({std::move(*encoder), std::move(decoder), queries});
+  }
+  return coders;
+}
+
+Status EngineEvaluator::Transfer(const EvaluationPrompt& prompt, const PreparedPrompt& prepared,
+                                 Coder& coder, SequenceId sequence, PromptScore& score) {
+  const ConstKvView all = prepared.kv.view();
+  const std::uint32_t total = prepared.kv.tokens().end;
+  const QueryView queries = prepared.queries.View(total);
   EncodeOptions options;
   options.model = engine_.info().fingerprint;
-  options.prompt_tokens = options_.context_tokens;
-  KVSERVE_ASSIGN(FrameEncoder encoder, FrameEncoder::Create(profile, codec_));
-  KVSERVE_ASSIGN(FrameDecoder decoder, FrameDecoder::Create(codec_));
-  std::vector<KvBuffer> decoded(frames.size());
-  for (std::size_t i = 0; i < frames.size(); ++i) {
-    options.key = PrefixKey(options.model, std::span(prompt.tokens).first(frames[i].tokens().end));
-    KVSERVE_TRY(RoundTrip(frames[i], options, encoder, decoder, decoded[i], score));
+  options.prompt_tokens = total;
+  if (coder.needs_queries) options.queries = &queries;
+  std::vector<std::byte> wire;
+  KvBuffer decoded;
+  std::vector<TokenRange> dropped;
+  for (std::uint32_t begin = 0; begin < total;) {
+    const std::uint32_t end = begin + std::min(options_.frame_tokens, total - begin);
+    const ConstKvView frame = SliceTokens(all, {begin, end});
+    options.key = PrefixKey(options.model, std::span(prompt.context).first(end));
+    wire.clear();
+    {
+      const ScopedTimer timer(score.encode_s);
+      KVSERVE_TRY(coder.encoder.Encode(frame, options, wire));
+    }
+    {
+      const ScopedTimer timer(score.decode_s);
+      KVSERVE_TRY(
+          coder.decoder.Decode(wire, {.model = options.model, .key = options.key}, decoded));
+    }
+    score.raw_bytes += RawBytes(frame);
+    score.wire_bytes += wire.size();
+    if (coder.decoder.partly_dropped()) {
+      return MakeError(ErrorCode::kUnsupported,
+                       "it drops tokens from some layers, keys or values only, and the engine's "
+                       "cells are shared by all; thinning them works");
+    }
+    KVSERVE_TRY(engine_.Inject(sequence, std::as_const(decoded).view()));
+    AddDropped(coder.decoder.dropped(), begin, dropped);
+    begin = end;
   }
-  const auto scored = std::span(prompt.tokens).subspan(options_.context_tokens);
-  KVSERVE_ASSIGN(const auto logits, ScoreBehind(engine_, decoded, scored));
-  KVSERVE_ASSIGN(score.score, reference.Compare(logits));
+  // The sequence's end must not be dropped, and while frames are missing any token may be the end.
+  for (const TokenRange& tokens : dropped) KVSERVE_TRY(engine_.Drop(sequence, tokens));
+  return {};
+}
+
+Result<PromptScore> EngineEvaluator::ScoreProfile(const EvaluationPrompt& prompt,
+                                                  const PreparedPrompt& prepared, Coder& coder) {
+  PromptScore score = StartScore(prompt);
+  const auto start = Clock::now();
+  KVSERVE_ASSIGN(const OpenedSequence sequence, OpenedSequence::Open(engine_));
+  KVSERVE_TRY(Transfer(prompt, prepared, coder, sequence.id(), score));
+  ProbeRunner runner(engine_, sequence.id(), prepared.kv.tokens().end);
+  std::vector<ProbeOutcome> baseline;
+  std::vector<ProbeOutcome> outcomes;
+  for (std::size_t i = 0; i < prompt.probes.size(); ++i) {
+    const ProbeReference& reference = prepared.references[i];
+    KVSERVE_ASSIGN(auto said, runner.Score(prompt.probes[i], reference));
+    AddProbe(prompt.probes[i], reference, said, score);
+    baseline.push_back(reference.outcome);
+    outcomes.push_back(std::move(said.outcome));
+  }
+  score.baseline = GradePrompt(prompt, baseline);
+  score.grades = GradePrompt(prompt, outcomes);
+  score.seconds = SecondsSince(start);
   return score;
 }
 
 Result<std::vector<ProfileScore>> EngineEvaluator::Evaluate(std::span<const Profile> profiles) {
+  if (prompts_.empty()) {
+    return MakeError(ErrorCode::kBadInput, "no prompt to evaluate: " + std::to_string(skipped_) +
+                                               " records are too short or too long");
+  }
+  KVSERVE_ASSIGN(auto coders, MakeCoders(profiles));
+  const bool queries = std::ranges::any_of(coders, &Coder::needs_queries);
+  kept_.resize(prompts_.size());
   std::vector<std::vector<PromptScore>> scores(profiles.size());
   const std::size_t steps = prompts_.size() * (profiles.size() + 1);
   std::size_t done = 0;
@@ -95,13 +226,12 @@ Result<std::vector<ProfileScore>> EngineEvaluator::Evaluate(std::span<const Prof
     ++done;
     if (progress_) progress_(done, steps);
   };
-  for (const Prompt& prompt : prompts_) {
-    const auto context = std::span(prompt.tokens).first(options_.context_tokens);
-    KVSERVE_ASSIGN(const auto frames, CaptureFrames(engine_, context, options_));
-    KVSERVE_ASSIGN(const auto reference, ReferenceOf(prompt, frames));
+  for (std::size_t p = 0; p < prompts_.size(); ++p) {
+    const std::uint64_t before = kept_[p] ? BytesOf(*kept_[p]) : 0;
+    KVSERVE_TRY(Prepare(prompts_[p], queries, kept_[p]));
     step();
     for (std::size_t i = 0; i < profiles.size(); ++i) {
-      auto score = ScoreProfile(prompt, profiles[i], frames, reference);
+      auto score = ScoreProfile(prompts_[p], *kept_[p], coders[i]);
       if (!score) {
         return MakeError(score.error().code,
                          "profile " + profiles[i].name + ": " + score.error().message);
@@ -109,6 +239,10 @@ Result<std::vector<ProfileScore>> EngineEvaluator::Evaluate(std::span<const Prof
       scores[i].push_back(std::move(*score));
       step();
     }
+    kept_bytes_ += BytesOf(*kept_[p]) - before;
+    if (kept_bytes_ <= options_.keep_bytes) continue;
+    kept_bytes_ -= BytesOf(*kept_[p]);
+    kept_[p].reset();
   }
   std::vector<ProfileScore> totals;
   for (std::size_t i = 0; i < profiles.size(); ++i) {

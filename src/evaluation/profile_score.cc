@@ -1,87 +1,84 @@
 #include "evaluation/profile_score.h"
 
-#include <cmath>
-#include <vector>
+#include <algorithm>
+#include <iterator>
+
+#include "evaluation/score_groups.h"
 
 namespace kvserve {
 namespace {
 
-constexpr std::uint64_t kBootstrapSeed = 20240229;
-
-double Ratio(double numerator, double denominator) {
-  return denominator > 0 ? numerator / denominator : 0.0;
+template <typename Condition>
+PromptGroup Where(const PromptGroup& prompts, Condition condition) {
+  PromptGroup chosen;
+  std::ranges::copy_if(prompts, std::back_inserter(chosen),
+                       [&](const PromptScore* prompt) { return condition(*prompt); });
+  return chosen;
 }
 
-template <typename Field>
-std::vector<double> Column(std::span<const PromptScore> prompts, Field field) {
-  std::vector<double> values;
-  values.reserve(prompts.size());
-  for (const PromptScore& prompt : prompts) values.push_back(field(prompt));
-  return values;
-}
-
-double Mean(const std::vector<double>& values) {
-  double sum = 0;
-  for (const double value : values) sum += value;
-  return Ratio(sum, static_cast<double>(values.size()));
-}
-
-double Kl(const PromptScore& prompt) {
-  return prompt.score.kl;
-}
-double Gain(const PromptScore& prompt) {
-  return prompt.score.reference_nll - prompt.score.nll;
-}
-
-DatasetScore SummarizeSet(std::span<const PromptScore> prompts) {
-  DatasetScore set;
-  set.n = prompts.size();
-  std::uint64_t raw_bytes = 0;
-  std::uint64_t wire_bytes = 0;
-  for (const PromptScore& prompt : prompts) {
-    raw_bytes += prompt.raw_bytes;
-    wire_bytes += prompt.wire_bytes;
+std::map<std::string, DatasetScore> Datasets(const PromptGroup& records) {
+  std::map<std::string, DatasetScore> datasets;
+  // Records of one set may have different tasks, which are not comparable.
+  const auto name = [](const PromptScore& p) { return std::pair(p.set, p.task); };
+  for (const auto& [key, members] : GroupBy(records, name)) {
+    const bool taken = datasets.contains(key.first);
+    const std::string suffix = taken ? "/" + std::string(TaskName(key.second)) : "";
+    datasets[key.first + suffix] = DatasetScoreOf(members);
   }
-  set.baseline = Mean(Column(prompts, [](const PromptScore& p) { return p.score.reference_nll; }));
-  set.value = Mean(Column(prompts, [](const PromptScore& p) { return p.score.nll; }));
-  const std::vector<double> gains = Column(prompts, Gain);
-  set.relative_accuracy = std::exp(Mean(gains));
-  const Interval gain = BootstrapMean(gains, kBootstrapSeed);
-  set.ci95 = {std::exp(gain.low), std::exp(gain.high)};
-  set.kl = Mean(Column(prompts, Kl));
-  set.compression_ratio = Ratio(static_cast<double>(raw_bytes), static_cast<double>(wire_bytes));
-  return set;
+  return datasets;
+}
+
+ContextScore ContextScoreOf(std::uint32_t context_tokens, const PromptGroup& prompts) {
+  const PromptGroup records = Where(prompts, [](const PromptScore& p) { return !p.made; });
+  const PromptGroup made = Where(prompts, [](const PromptScore& p) { return p.made; });
+  ContextScore score;
+  score.context_tokens = context_tokens;
+  score.total = TotalsOf(records.empty() ? made : records);
+  score.datasets = Datasets(records);
+  if (!made.empty()) score.retrieval = RetrievalScoreOf(made);
+  return score;
+}
+
+void FillSpeeds(const PromptGroup& prompts, ProfileScore& score) {
+  double raw_bytes = 0;
+  double encode_s = 0;
+  double decode_s = 0;
+  for (const PromptScore* prompt : prompts) {
+    raw_bytes += static_cast<double>(prompt->raw_bytes);
+    encode_s += prompt->encode_s;
+    decode_s += prompt->decode_s;
+    score.seconds += prompt->seconds;
+  }
+  if (encode_s > 0) score.encode_bytes_per_s = raw_bytes / encode_s;
+  if (decode_s > 0) score.decode_bytes_per_s = raw_bytes / decode_s;
 }
 
 }  // namespace
 
 ProfileScore Summarize(const std::string& profile, std::span<const PromptScore> prompts) {
-  ProfileScore total;
-  total.profile = profile;
-  total.n = prompts.size();
-  std::map<std::string, std::vector<PromptScore>> sets;
-  double encode_s = 0;
-  double decode_s = 0;
-  for (const PromptScore& prompt : prompts) {
-    sets[prompt.set].push_back(prompt);
-    total.raw_bytes += prompt.raw_bytes;
-    total.wire_bytes += prompt.wire_bytes;
-    encode_s += prompt.encode_s;
-    decode_s += prompt.decode_s;
+  ProfileScore score;
+  score.profile = profile;
+  PromptGroup all;
+  for (const PromptScore& prompt : prompts) all.push_back(&prompt);
+  if (all.empty()) return score;
+  const PromptGroup records = Where(all, [](const PromptScore& p) { return !p.made; });
+  const PromptGroup made = Where(all, [](const PromptScore& p) { return p.made; });
+  static_cast<ScoreTotals&>(score) = TotalsOf(records.empty() ? made : records);
+  FillSpeeds(all, score);
+  score.datasets = Datasets(records);
+  for (const auto& [workload, members] :
+       GroupBy(all, [](const PromptScore& p) { return std::string(WorkloadOf(p.task)); })) {
+    score.by_workload[workload] = WorkloadScoreOf(members);
   }
-  for (const auto& [name, members] : sets) total.datasets[name] = SummarizeSet(members);
-  const std::vector<double> kls = Column(prompts, Kl);
-  total.kl = Mean(kls);
-  total.kl_ci95 = BootstrapMean(kls, kBootstrapSeed);
-  total.top1_agreement =
-      Mean(Column(prompts, [](const PromptScore& p) { return p.score.top1_agreement; }));
-  total.nll_delta = Mean(Column(prompts, [](const PromptScore& p) { return -Gain(p); })) + 0.0;
-  const auto raw_bytes = static_cast<double>(total.raw_bytes);
-  total.compression_ratio = Ratio(raw_bytes, static_cast<double>(total.wire_bytes));
-  total.encode_bytes_per_s = Ratio(raw_bytes, encode_s);
-  total.decode_bytes_per_s = Ratio(raw_bytes, decode_s);
-  total.accuracy_lower_bound = std::exp(-total.kl_ci95.high);
-  return total;
+  if (!made.empty()) score.retrieval = RetrievalScoreOf(made);
+  const PromptGroup generated =
+      Where(all, [](const PromptScore& p) { return p.generation.has_value(); });
+  if (!generated.empty()) score.generation = GenerationScoreOf(generated);
+  for (const auto& [tokens, members] :
+       GroupBy(all, [](const PromptScore& p) { return p.context_tokens; })) {
+    if (tokens > 0) score.contexts.push_back(ContextScoreOf(tokens, members));
+  }
+  return score;
 }
 
 }  // namespace kvserve

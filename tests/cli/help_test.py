@@ -5,7 +5,7 @@ import re
 import cli_case
 
 # Commands that every build has; those of the embedded engine come on top.
-ALWAYS = ["stages", "encode", "decode", "inspect", "compare", "bench"]
+ALWAYS = ["stages", "encode", "decode", "inspect", "compare", "bench", "report"]
 
 
 class HelpTest(cli_case.CliCase):

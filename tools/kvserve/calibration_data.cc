@@ -15,8 +15,8 @@ Result<std::vector<std::string>> ReadTexts(const std::string& path) {
   std::vector<std::string> texts;
   const std::string_view name(path);
   if (name.ends_with(".jsonl") || name.ends_with(".jsonl.gz")) {
-    KVSERVE_ASSIGN(auto records, ReadRecords(path));
-    for (Record& record : records) texts.push_back(std::move(record.text));
+    KVSERVE_ASSIGN(const auto records, ReadRecords(path));
+    for (const Record& record : records) texts.push_back(PlainText(record));
     return texts;
   }
   KVSERVE_ASSIGN(std::string text, ReadTextFile(path));

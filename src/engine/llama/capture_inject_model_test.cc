@@ -209,6 +209,31 @@ TEST_P(CaptureInject, DroppedTokensAreNotSeen) {
   EXPECT_NE(logits[0], whole);
 }
 
+// Evaluation asks several things behind one context: none may see what was asked before.
+TEST_P(CaptureInject, TruncatedTokensLeaveNoTrace) {
+  const auto prompt = ProseTokens(*engine_, GetParam().prompt_tokens);
+  const auto other = ProseTokens(*engine_, 300, 5);
+  std::vector<KvBuffer> chunks;
+  const SequenceId source = Open();
+  ASSERT_NO_FATAL_FAILURE(PrefillHead(source, prompt, &chunks));
+  engine_->CloseSequence(source);
+  const SequenceId target = Open();
+  ASSERT_NO_FATAL_FAILURE(InjectAll(target, chunks));
+  const auto next = static_cast<std::uint32_t>(prompt.size() - 1);
+  const auto scored = std::span(prompt).last(1);
+  const auto before = engine_->Score(target, scored, next);
+  ASSERT_TRUE(before) << before.error().message;
+  ASSERT_TRUE(engine_->Truncate(target, next));
+  ASSERT_TRUE(engine_->Score(target, other, next));
+  ASSERT_TRUE(engine_->Truncate(target, next));
+  EXPECT_EQ(Generate(target, prompt, 4).size(), 5U);
+  ASSERT_TRUE(engine_->Truncate(target, next));
+  const auto after = engine_->Score(target, scored, next);
+  ASSERT_TRUE(after) << after.error().message;
+  EXPECT_EQ(*before, *after);
+  EXPECT_EQ(engine_->Truncate(target, next + 2).error().code, ErrorCode::kInvalidArgument);
+}
+
 TEST_P(CaptureInject, TheLastTokenCannotBeDropped) {
   const auto prompt = ProseTokens(*engine_, GetParam().prompt_tokens);
   const SequenceId sequence = Open();

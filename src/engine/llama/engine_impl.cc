@@ -147,6 +147,24 @@ Result<std::vector<float>> LlamaEngine::Score(SequenceId sequence, std::span<con
   return scores;
 }
 
+Status LlamaEngine::Truncate(SequenceId sequence, std::uint32_t tokens) {
+  KVSERVE_TRY(CheckOpen(sequence));
+  LlamaSequence& state = at(sequence);
+  if (tokens > state.next) {
+    return MakeError(ErrorCode::kInvalidArgument, "the sequence holds " +
+                                                      std::to_string(state.next) + " tokens, not " +
+                                                      std::to_string(tokens));
+  }
+  // The window caches are full ones (ContextParams), so the cells of a window are still there.
+  if (!llama_memory_seq_rm(llama_get_memory(state.context.get()), kCells,
+                           static_cast<llama_pos>(tokens), -1)) {
+    return MakeError(ErrorCode::kInternal, "the KV cache did not give up tokens from " +
+                                               std::to_string(tokens) + " on");
+  }
+  state.next = tokens;
+  return {};
+}
+
 // Saving the scratch sequence copies this chunk only, not everything so far; and its window is
 // counted from the chunk's own end.
 Status LlamaEngine::SaveChunk(llama_context* context, TokenRange tokens) {

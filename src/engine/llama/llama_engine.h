@@ -18,6 +18,8 @@ struct LlamaOptions {
   int batch_threads = 2;                // prefill
   std::optional<DType> cache_dtype;     // default: F16, faster than BF16 (open_engine.cc)
   bool tap_queries = false;             // TapQueries works
+  // context_tokens above those that the model was trained on are these, instead of an error.
+  bool at_most_trained_context = false;
 };
 
 // Loads the model, probes its cache layout with a few tokens and refuses what it does not

@@ -40,7 +40,7 @@ Status CheckOptions(const LlamaOptions& options) {
                        std::string(DTypeName(dtype)));
 }
 
-Status CheckModel(const llama_model* model, const LlamaOptions& options) {
+Status CheckModel(const llama_model* model, LlamaOptions& options) {
   const auto refuse = [&](const char* what) {
     return MakeError(ErrorCode::kUnsupported,
                      "model " + options.model_path + ": " + what + " cannot be moved as KV");
@@ -58,6 +58,9 @@ Status CheckModel(const llama_model* model, const LlamaOptions& options) {
     return refuse("a cache with several positions per token");
   }
   const auto trained = static_cast<std::uint32_t>(llama_model_n_ctx_train(model));
+  if (options.at_most_trained_context) {
+    options.context_tokens = std::min(options.context_tokens, trained);
+  }
   if (options.context_tokens > trained) {
     return MakeError(ErrorCode::kInvalidArgument,
                      "context_tokens " + std::to_string(options.context_tokens) +
@@ -85,7 +88,8 @@ LlamaContext MakeContext(llama_model* model, const LlamaOptions& options, DType 
 
 }  // namespace
 
-Result<std::unique_ptr<Engine>> OpenLlamaEngine(const LlamaOptions& options) {
+Result<std::unique_ptr<Engine>> OpenLlamaEngine(const LlamaOptions& wanted) {
+  LlamaOptions options = wanted;
   KVSERVE_TRY(CheckOptions(options));
   KVSERVE_TRY(CheckGguf(options.model_path));
   InitEngineLibrary();

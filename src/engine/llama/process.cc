@@ -47,4 +47,8 @@ std::string LastEngineError() {
   return std::exchange(last_error, {});
 }
 
+std::string EngineLibraryIdentity() {
+  return std::string(ggml_version()) + " " + ggml_commit() + " " + llama_print_system_info();
+}
+
 }  // namespace kvserve

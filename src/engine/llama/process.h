@@ -15,6 +15,10 @@ void PrepareProcessForEngines();
 // Initialises libllama once and sends its log to LastEngineError instead of stderr. Thread-safe.
 void InitEngineLibrary();
 
+// Version of the library and the instructions that it uses: engines of equal identity compute the
+// same floats from the same model and tokens.
+[[nodiscard]] std::string EngineLibraryIdentity();
+
 // The last error line that libllama logged on this thread, without line end; cleared by reading.
 [[nodiscard]] std::string LastEngineError();
 

@@ -219,6 +219,14 @@ Result<std::vector<float>> FakeEngine::Score(SequenceId sequence, std::span<cons
   return all;
 }
 
+Status FakeEngine::Truncate(SequenceId sequence, std::uint32_t tokens) {
+  KVSERVE_TRY(CheckSequence(sequence));
+  for (std::map<std::uint32_t, Row>& layer : sequences_[sequence]) {
+    layer.erase(layer.lower_bound(tokens), layer.end());
+  }
+  return {};
+}
+
 Status FakeEngine::Capture(SequenceId sequence, TokenRange tokens, std::uint32_t total_tokens,
                            KvBuffer& out) {
   KVSERVE_TRY(CheckSequence(sequence));

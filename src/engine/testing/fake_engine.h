@@ -53,6 +53,7 @@ class FakeEngine final : public Engine {
                                                       std::uint32_t position) override;
   [[nodiscard]] Result<std::vector<float>> Score(SequenceId sequence, std::span<const Token> tokens,
                                                  std::uint32_t first_position) override;
+  [[nodiscard]] Status Truncate(SequenceId sequence, std::uint32_t tokens) override;
   [[nodiscard]] Status TapQueries(QueryTap tap) override;
   [[nodiscard]] Status Capture(SequenceId sequence, TokenRange tokens, std::uint32_t total_tokens,
                                KvBuffer& out) override;

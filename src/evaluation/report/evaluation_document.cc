@@ -1,0 +1,154 @@
+#include "evaluation/report/evaluation_document.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/try.h"
+
+namespace kvserve {
+namespace {
+
+using Json = nlohmann::json;
+
+// Missing or other values become the default: a report shows what is there.
+double Number(const Json& object, const char* key) {
+  const auto field = object.find(key);
+  return field != object.end() && field->is_number() ? field->get<double>() : 0.0;
+}
+
+std::size_t Count(const Json& object, const char* key) {
+  const auto field = object.find(key);
+  return field != object.end() && field->is_number_unsigned() ? field->get<std::size_t>() : 0;
+}
+
+std::string Text(const Json& object, const char* key) {
+  const auto field = object.find(key);
+  return field != object.end() && field->is_string() ? field->get<std::string>() : std::string();
+}
+
+Interval IntervalOf(const Json& object, const char* key, double otherwise) {
+  const auto field = object.find(key);
+  if (field == object.end() || !field->is_array() || field->size() != 2 ||
+      !(*field)[0].is_number() || !(*field)[1].is_number()) {
+    return {otherwise, otherwise};
+  }
+  return {(*field)[0].get<double>(), (*field)[1].get<double>()};
+}
+
+const Json* Object(const Json& object, const char* key) {
+  const auto field = object.find(key);
+  return field != object.end() && field->is_object() ? &*field : nullptr;
+}
+
+std::optional<ReportedRetrieval> RetrievalOf(const Json& object) {
+  const Json* found = Object(object, "retrieval");
+  if (found == nullptr) return std::nullopt;
+  ReportedRetrieval retrieval;
+  retrieval.n = Count(*found, "n");
+  retrieval.baseline = Number(*found, "baseline");
+  retrieval.value = Number(*found, "value");
+  retrieval.value_ci95 = IntervalOf(*found, "value_ci95", retrieval.value);
+  const auto weak = found->find("weak_baseline");
+  retrieval.weak_baseline = weak != found->end() && weak->is_boolean() && weak->get<bool>();
+  return retrieval;
+}
+
+std::vector<ReportedContext> ContextsOf(const Json& object) {
+  std::vector<ReportedContext> contexts;
+  const auto list = object.find("contexts");
+  if (list == object.end() || !list->is_array()) return contexts;
+  for (const Json& entry : *list) {
+    if (!entry.is_object()) continue;
+    const Json* total = Object(entry, "total");
+    if (total == nullptr) continue;
+    ReportedContext& context = contexts.emplace_back();
+    context.context_tokens = static_cast<std::uint32_t>(Count(entry, "context_tokens"));
+    context.kl = Number(*total, "kl");
+    context.kl_ci95 = IntervalOf(*total, "kl_ci95", context.kl);
+    context.compression_ratio = Number(*total, "compression_ratio");
+    context.retrieval = RetrievalOf(entry);
+  }
+  return contexts;
+}
+
+// `total` has the figures, `details` contexts and retrieval.
+ReportedProfile ProfileOf(const Json& total, const Json& details) {
+  ReportedProfile profile;
+  profile.profile = Text(total, "profile");
+  profile.n = Count(total, "n");
+  profile.kl = Number(total, "kl");
+  profile.kl_ci95 = IntervalOf(total, "kl_ci95", profile.kl);
+  profile.top1_agreement = Number(total, "top1_agreement");
+  profile.nll_delta = Number(total, "nll_delta");
+  profile.compression_ratio = Number(total, "compression_ratio");
+  profile.wire_bytes = Count(total, "wire_bytes");
+  profile.encode_bytes_per_s = Number(total, "encode_bytes_per_s");
+  profile.decode_bytes_per_s = Number(total, "decode_bytes_per_s");
+  profile.retrieval = RetrievalOf(details);
+  profile.contexts = ContextsOf(details);
+  return profile;
+}
+
+}  // namespace
+
+Result<EvaluationDocument> ParseEvaluationDocument(std::string_view text, const std::string& name) {
+  const auto bad = [&](const char* what) {
+    return MakeError(ErrorCode::kBadInput, name + ": " + what);
+  };
+  const Json json = Json::parse(text, nullptr, false);
+  if (!json.is_object()) return bad("not a JSON document");
+  const Json* total = Object(json, "total");
+  if (total == nullptr || Text(*total, "profile").empty()) {
+    return bad("not a document of kvserve evaluate --json: it has no total with a profile");
+  }
+  EvaluationDocument document;
+  document.name = name;
+  document.model = Text(json, "model");
+  if (const Json* machine = Object(json, "machine")) document.machine = Text(*machine, "cpu");
+  const auto list = json.find("profiles");
+  if (list == json.end() || !list->is_array()) {
+    document.profiles.push_back(ProfileOf(*total, json));
+    return document;
+  }
+  for (const Json& entry : *list) {
+    if (entry.is_object()) document.profiles.push_back(ProfileOf(entry, entry));
+  }
+  if (document.profiles.empty()) return bad("it has no profiles");
+  return document;
+}
+
+std::vector<EvaluationDocument> MergeByModel(std::vector<EvaluationDocument> documents) {
+  std::vector<EvaluationDocument> merged;
+  for (EvaluationDocument& document : documents) {
+    const auto same = std::ranges::find_if(merged, [&](const EvaluationDocument& other) {
+      return !document.model.empty() && other.model == document.model;
+    });
+    if (same == merged.end()) {
+      merged.push_back(std::move(document));
+      continue;
+    }
+    for (ReportedProfile& profile : document.profiles) {
+      const auto known =
+          std::ranges::find(same->profiles, profile.profile, &ReportedProfile::profile);
+      if (known == same->profiles.end()) {
+        same->profiles.push_back(std::move(profile));
+      } else {
+        *known = std::move(profile);
+      }
+    }
+  }
+  return merged;
+}
+
+std::vector<bool> ParetoMembers(const std::vector<ReportedProfile>& profiles) {
+  std::vector<bool> members;
+  for (const ReportedProfile& own : profiles) {
+    members.push_back(std::ranges::none_of(profiles, [&](const ReportedProfile& other) {
+      const bool as_good = other.kl <= own.kl && other.compression_ratio >= own.compression_ratio;
+      return as_good && (other.kl < own.kl || other.compression_ratio > own.compression_ratio);
+    }));
+  }
+  return members;
+}
+
+}  // namespace kvserve

@@ -1,0 +1,19 @@
+// Rate and quality of evaluated profiles as one HTML page, and as a Markdown table.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "evaluation/report/evaluation_document.h"
+
+namespace kvserve {
+
+// Per model: KL against ratio and retrieval against ratio with the Pareto members named, a table
+// with intervals, and one by context length where there are several. No scripts and no other files;
+// all text is escaped.
+[[nodiscard]] std::string RateQualityPage(std::span<const EvaluationDocument> documents);
+
+// The same tables in Markdown; Pareto members are bold.
+[[nodiscard]] std::string RateQualityMarkdown(std::span<const EvaluationDocument> documents);
+
+}  // namespace kvserve

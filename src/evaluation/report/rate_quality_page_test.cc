@@ -1,0 +1,100 @@
+#include "evaluation/report/rate_quality_page.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "evaluation/report/scatter_plot.h"
+
+namespace kvserve {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr const char* kSeveral = R"({"model":"tiny <b>","machine":{"cpu":"Some & CPU"},
+  "total":{"profile":"a|b"},
+  "profiles":[
+    {"profile":"a|b","n":3,"kl":0.01,"kl_ci95":[0.005,0.02],"compression_ratio":4.5,"wire_bytes":10,
+     "top1_agreement":0.95,"retrieval":{"n":24,"baseline":1.0,"value":0.75,"value_ci95":[0.5,0.9],
+     "weak_baseline":false},
+     "contexts":[{"context_tokens":1024,"total":{"kl":0.01,"compression_ratio":4}},
+                 {"context_tokens":4096,"total":{"kl":0.02,"compression_ratio":5}}]},
+    {"profile":"worse","n":3,"kl":0.02,"compression_ratio":4.0},
+    {"profile":"none","n":3,"kl":0,"compression_ratio":1.0}]})";
+
+EvaluationDocument Parse(const char* text) {
+  auto document = ParseEvaluationDocument(text, "run.json");
+  EXPECT_TRUE(document) << (document ? "" : document.error().message);
+  return document.value_or(EvaluationDocument{});
+}
+
+TEST(RateQualityPage, IsEscapedAndComplete) {
+  const EvaluationDocument documents[] = {Parse(kSeveral)};
+  const std::string page = RateQualityPage(documents);
+  EXPECT_THAT(page, HasSubstr("tiny &lt;b&gt;"));
+  EXPECT_THAT(page, HasSubstr("Some &amp; CPU"));
+  EXPECT_THAT(page, Not(HasSubstr("<b>")));
+  EXPECT_THAT(page, HasSubstr("0.01000 (0.00500-0.02000)"));
+  EXPECT_THAT(page, HasSubstr("0.75 (0.50-0.90) of 1.00"));
+  EXPECT_THAT(page, HasSubstr("By context length"));
+  EXPECT_THAT(page, HasSubstr("</html>"));
+  for (const char* other_file : {"<script", "http:", "https:", "src=", "href=", "nan"}) {
+    EXPECT_THAT(page, Not(HasSubstr(other_file)));
+  }
+}
+
+TEST(RateQualityPage, MarkdownIsATable) {
+  const EvaluationDocument documents[] = {Parse(kSeveral)};
+  const std::string text = RateQualityMarkdown(documents);
+  EXPECT_THAT(text, HasSubstr("| **`a\\|b`** | 4.50 |"));
+  EXPECT_THAT(text, HasSubstr("| `worse` | 4.00 |"));
+  EXPECT_THAT(text, HasSubstr("| **`none`** | 1.00 |"));
+  EXPECT_THAT(text, HasSubstr("| `a\\|b` | 4096 |"));
+}
+
+TEST(RateQualityPage, ParetoMembersAreNotBeaten) {
+  EXPECT_THAT(ParetoMembers(Parse(kSeveral).profiles), ElementsAre(true, false, true));
+  std::vector<ReportedProfile> twins(2);
+  EXPECT_THAT(ParetoMembers(twins), ElementsAre(true, true));
+}
+
+TEST(RateQualityPage, OneModelIsOneSection) {
+  const char* again = R"({"model":"tiny <b>","total":{"profile":"worse","kl":0.015}})";
+  const auto merged = MergeByModel({Parse(kSeveral), Parse(again), Parse(R"({"model":"other",
+      "total":{"profile":"none"}})")});
+  ASSERT_EQ(merged.size(), 2U);
+  ASSERT_EQ(merged[0].profiles.size(), 3U);
+  EXPECT_DOUBLE_EQ(merged[0].profiles[1].kl, 0.015);
+}
+
+TEST(RateQualityPage, OtherDocumentsAreRefused) {
+  for (const char* text : {"", "[]", "{}", R"({"total":3})", R"({"total":{"profile":3}})",
+                           R"({"total":{"profile":"a"},"profiles":[]})"}) {
+    const auto document = ParseEvaluationDocument(text, "run.json");
+    ASSERT_FALSE(document) << text;
+    EXPECT_EQ(document.error().code, ErrorCode::kBadInput);
+    EXPECT_THAT(document.error().message, HasSubstr("run.json: "));
+  }
+}
+
+TEST(ScatterPlot, DrawsWhatIsFinite) {
+  ScatterPlot plot;
+  plot.log_x = plot.log_y = true;
+  plot.points = {{"zero", 4, 0, 0, 0, true},
+                 {"bad", 4, std::numeric_limits<double>::quiet_NaN(), 0, 0, true},
+                 {"no ratio", 0, 1, 1, 1, true},
+                 {"\"quoted\"", 8, 0.1, 0.05, 0.2, false}};
+  const std::string svg = ScatterSvg(plot);
+  EXPECT_THAT(svg, HasSubstr(">zero</text>"));
+  EXPECT_THAT(svg, HasSubstr("&quot;quoted&quot;"));
+  EXPECT_THAT(svg, Not(HasSubstr("bad")));
+  EXPECT_THAT(svg, Not(HasSubstr("no ratio")));
+  EXPECT_THAT(svg, Not(HasSubstr("nan")));
+  EXPECT_THAT(ScatterSvg({}), HasSubstr("</svg>"));
+}
+
+}  // namespace
+}  // namespace kvserve

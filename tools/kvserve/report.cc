@@ -1,0 +1,78 @@
+// kvserve report: results of evaluate as one page, or as Markdown tables.
+#include <cstdio>
+#include <memory>
+#include <vector>
+
+#include "base/try.h"
+#include "command.h"
+#include "evaluation/report/rate_quality_page.h"
+#include "output_argument.h"
+#include "tensorfile/input_file.h"
+#include "tensorfile/output_file.h"
+
+namespace kvserve::tool {
+namespace {
+
+constexpr std::uint64_t kMaxDocumentBytes = std::uint64_t{64} << 20;
+
+struct Arguments {
+  std::vector<std::string> documents;
+  std::string output;
+  bool markdown = false;
+};
+
+Status RunReport(const Arguments& arguments, const Invocation& invocation) {
+  if (arguments.output.empty() && !arguments.markdown) {
+    return MakeError(ErrorCode::kInvalidArgument,
+                     "nothing to write: -o names the page, --markdown prints tables");
+  }
+  for (const std::string& path : arguments.documents) {
+    KVSERVE_TRY(CheckOutputIsNoInput(arguments.output, {path}));
+  }
+  std::vector<EvaluationDocument> documents;
+  for (const std::string& path : arguments.documents) {
+    KVSERVE_ASSIGN(const auto bytes, ReadFile(path, kMaxDocumentBytes));
+    const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    KVSERVE_ASSIGN(documents.emplace_back(), ParseEvaluationDocument(text, path));
+  }
+  documents = MergeByModel(std::move(documents));
+  std::size_t profiles = 0;
+  for (const EvaluationDocument& document : documents) profiles += document.profiles.size();
+  if (!arguments.output.empty()) {
+    const std::string page = RateQualityPage(documents);
+    KVSERVE_ASSIGN(OutputFile file, OutputFile::Create(arguments.output));
+    KVSERVE_TRY(file.Append(std::as_bytes(std::span(page))));
+    KVSERVE_TRY(file.Commit());
+  }
+  if (invocation.json) {
+    PrintJson(invocation, {{"documents", arguments.documents.size()},
+                           {"models", documents.size()},
+                           {"profiles", profiles},
+                           {"output", arguments.output}});
+  } else if (arguments.markdown) {
+    std::printf("%s", RateQualityMarkdown(documents).c_str());
+  }
+  return {};
+}
+
+}  // namespace
+
+void AddReport(CLI::App& app, Invocation& invocation) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App& command =
+      *app.add_subcommand("report", "Show results of evaluate as a page with plots");
+  command.add_option("documents", arguments->documents, "Outputs of evaluate --json")->required();
+  command.add_option("-o,--output", arguments->output, "Page to write (.html)");
+  command.add_flag("--markdown", arguments->markdown, "Print Markdown tables");
+  AddJsonFlag(command, invocation);
+  command.footer(
+      "Results of the same model are shown together, each model in a section of its own.\n"
+      "Examples:\n"
+      "  kvserve report smollm2.json gemma.json -o report.html\n"
+      "  kvserve report smollm2.json --markdown");
+  command.callback([arguments, &invocation] {
+    invocation.run = [arguments, &invocation] { return RunReport(*arguments, invocation); };
+  });
+}
+
+}  // namespace kvserve::tool
