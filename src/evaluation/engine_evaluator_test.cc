@@ -154,7 +154,7 @@ TEST(EngineEvaluator, MadePromptsStandApart) {
   FakeEngine engine({});
   EngineEvaluator evaluator(engine, Options());
   ASSERT_TRUE(evaluator.AddRecords(Texts(), 0));
-  auto prompts = MakeRetrievalPrompts(engine, {.context_tokens = 700, .prompts_per_kind = 2});
+  auto prompts = MakeRetrievalPrompts(engine, {.context_tokens = 800, .prompts_per_kind = 2});
   ASSERT_TRUE(prompts) << prompts.error().message;
   evaluator.AddPrompts(std::move(*prompts));
   const Profile profiles[] = {Parse("lossless"), Parse("uniform:k_levels=4,v_levels=4|zstd")};
