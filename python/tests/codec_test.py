@@ -48,6 +48,19 @@ class RoundTrip(unittest.TestCase):
                         back = (back.astype(numpy.uint32) << 16).view(numpy.float32)
                     self.assertLess(numpy.abs(back.astype("f4") - k).max(), 0.3)
 
+    def test_the_decoder_says_which_tokens_are_left_out(self):
+        profile = "window:sinks=4,recent=16,outside=0|mixed|rans"
+        self.assertEqual(kvserve.Profile(profile).may_drop, "window")
+        self.assertEqual(kvserve.Profile(LOSSY).may_drop, "")
+        decoder = kvserve.Decoder()
+        layer = decoder.decode(kvserve.encode(kv.gaussian_kv(tokens=64), profile,
+                                              dtype="float32")).numpy()[0]
+        self.assertEqual(decoder.dropped, [4 <= token < 48 for token in range(64)])
+        self.assertFalse(decoder.partly_dropped)
+        self.assertFalse(layer.k[4:48].any())
+        decoder.decode(kvserve.encode(kv.gaussian_kv(tokens=64), LOSSY, dtype="float32"))
+        self.assertEqual(decoder.dropped, [])
+
     def test_own_dtypes_need_no_dtype(self):
         for dtype in (numpy.float16, numpy.float32, numpy.uint8):
             tensors = [(numpy.ones((4, 1, 8), dtype), numpy.zeros((4, 1, 8), dtype))]

@@ -182,6 +182,48 @@ static void TestFingerprints(void) {
   kvserve_geometry_destroy(geometry);
 }
 
+/* What a frame leaves out: here all between 2 sinks and the last 5 tokens. The chunk's tokens begin
+   at 100, so that it has no sinks. */
+static void TestDroppedTokens(void) {
+  kvserve_geometry* geometry = Geometry();
+  const kvserve_layer_view layer = Layer();
+  const kvserve_view view = View(geometry, &layer);
+  kvserve_encoder* encoder = Encoder("window:sinks=2,recent=5,outside=0|mixed|rans", 1);
+  kvserve_profile* profile = NULL;
+  kvserve_decoder* decoder = NULL;
+  kvserve_buffer* frame = NULL;
+  kvserve_chunk* chunk = NULL;
+  const uint8_t* dropped = NULL;
+  size_t count = 1;
+  size_t i;
+  CHECK_OK(kvserve_profile_parse("window:outside=0|mixed|rans", &profile));
+  CHECK(strcmp(kvserve_profile_may_drop(profile), "window") == 0);
+  kvserve_profile_destroy(profile);
+  CHECK_OK(kvserve_profile_parse("uniform|rans", &profile));
+  CHECK(strcmp(kvserve_profile_may_drop(profile), "") == 0);
+  kvserve_profile_destroy(profile);
+  CHECK(strcmp(kvserve_profile_may_drop(NULL), "") == 0);
+
+  CHECK_OK(kvserve_decoder_create(NULL, &decoder));
+  CHECK_OK(kvserve_decoder_dropped(decoder, &dropped, &count));
+  CHECK(count == 0);
+  CHECK(kvserve_decoder_dropped(NULL, &dropped, &count) == KVSERVE_INVALID_ARGUMENT);
+  CHECK_OK(kvserve_buffer_create(&frame));
+  CHECK_OK(kvserve_encoder_encode(encoder, &view, NULL, frame));
+  CHECK_OK(kvserve_chunk_create(&chunk));
+  CHECK_OK(kvserve_decoder_decode(decoder, kvserve_buffer_data(frame), kvserve_buffer_size(frame),
+                                  NULL, chunk, NULL));
+  CHECK_OK(kvserve_decoder_dropped(decoder, &dropped, &count));
+  CHECK(count == kTokens);
+  for (i = 0; i < count; ++i) CHECK(dropped[i] == (i < kTokens - 5 ? 1 : 0));
+  CHECK(kvserve_decoder_partly_dropped(decoder) == 0);
+  kvserve_chunk_destroy(chunk);
+  kvserve_decoder_destroy(decoder);
+  kvserve_buffer_destroy(frame);
+  kvserve_encoder_destroy(encoder);
+  kvserve_geometry_destroy(geometry);
+}
+
 /* A caller from the future has more fields, one that forgot struct_size has none. */
 static void TestStructSizes(void) {
   struct {
@@ -237,6 +279,7 @@ int main(void) {
   TestRoundTrip("none", 0);
   TestRoundTrip("lossless", 2);
   TestFingerprints();
+  TestDroppedTokens();
   TestStructSizes();
   TestWrongUsage();
   return CheckResult();

@@ -133,8 +133,13 @@ TEST_P(SteadyState, TakesNoMemoryForFramesOfKnownShapes) {
 // codes plane by plane, and calibrated ones.
 std::vector<std::string> FastChains() {
   std::vector<std::string> chains = {
-      "hadamard|uniform:k_levels=16,v_levels=8|rans", "affine:source=calibrated|uniform|rans",
-      "hadamard|uniform|rans:tables=calibrated", "lossless|rans:tables=calibrated"};
+      "hadamard|uniform:k_levels=16,v_levels=8|rans",
+      "affine:source=calibrated|uniform|rans",
+      "hadamard|uniform|rans:tables=calibrated",
+      "lossless|rans:tables=calibrated",
+      "hadamard|mixed:low_share=0.4,scope=model,reconstruct=mean|rans",
+      "window:recent=30|mixed:low_share=0.4|rans",
+      "window:outside=0|hadamard|mixed|bitpack"};
   for (const std::string& text : testing::AllChains()) {
     const auto chain = Chain::Create(ParseProfile(text)->stages, BuiltinStages(), DType::kBFloat16,
                                      Device::kHost, ProfileOrigin::kCaller);

@@ -50,6 +50,27 @@ TEST(TransferCalls, OptionsAreChecked) {
   EXPECT_FALSE(KvReceiver::Start(broken, {}));
 }
 
+// Paged caches hold a block for every token.
+TEST(TransferCalls, ProfilesThatDropTokensAreRefused) {
+  TransferPair pair(SmallSetup());
+  const auto request = pair.NewRequest("a", 100);
+  const auto begun = pair.sender->Begin("a", {"window:outside=0|mixed|rans", request.tokens});
+  ASSERT_FALSE(begun);
+  EXPECT_EQ(begun.error().code, ErrorCode::kUnsupported);
+  EXPECT_NE(begun.error().message.find("'window'"), std::string::npos) << begun.error().message;
+  EXPECT_NE(begun.error().message.find("outside above 0"), std::string::npos);
+  EXPECT_TRUE(pair.sender->Begin("a", {"window:outside=0.25|mixed|rans", request.tokens}));
+}
+
+TEST(TransferCalls, ProfilesThatNeedQueriesAreRefused) {
+  TransferPair pair(SmallSetup());
+  const auto request = pair.NewRequest("a", 100);
+  const auto begun = pair.sender->Begin("a", {"attention|mixed|rans", request.tokens});
+  ASSERT_FALSE(begun);
+  EXPECT_EQ(begun.error().code, ErrorCode::kUnsupported);
+  EXPECT_NE(begun.error().message.find("'attention'"), std::string::npos) << begun.error().message;
+}
+
 TEST(TransferCalls, OffersAndStagesAreChecked) {
   TransferPair pair(SmallSetup());
   const auto request = pair.NewRequest("a", 100);

@@ -71,6 +71,8 @@ TEST_F(HostileSender, TheAnnouncementMustFit) {
   ExpectError(ErrorCode::kMismatch, [](HonestFrames& f) { f.started.frame_tokens = 16; });
   ExpectError(ErrorCode::kMismatch, [](HonestFrames& f) { f.started.layers_per_frame = 4; });
   ExpectError(ErrorCode::kInvalidArgument, [](HonestFrames& f) { f.started.profile = "what"; });
+  ExpectError(ErrorCode::kUnsupported,
+              [](HonestFrames& f) { f.started.profile = "window:outside=0|mixed|rans"; });
   // Announced as lossless, coded otherwise.
   const FetchReport report = Report([](HonestFrames& f) { f.started.profile = "lossless"; },
                                     "hadamard|uniform:k_levels=16,v_levels=16|rans");

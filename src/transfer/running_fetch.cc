@@ -50,7 +50,10 @@ Status RunningFetch::BeginTransfer() {
 Status RunningFetch::Start(const FetchStarted& started) {
   report_.profile = started.profile;
   KVSERVE_ASSIGN(const Profile profile, ParseProfile(started.profile));
-  lossless_ = IsLossless(profile.stages);
+  KVSERVE_ASSIGN(const ProfileFacts facts,
+                 FactsOf(profile.stages, geometry_.dtype, ProfileOrigin::kCaller));
+  KVSERVE_TRY(CheckKeepsTokens(facts));
+  lossless_ = facts.lossless;
   stages_.clear();
   for (const StageSpec& stage : profile.stages) stages_.push_back(stage.id);
   KVSERVE_ASSIGN(grid_, FrameGrid::Create(geometry_, total_tokens(), started.frame_tokens,

@@ -41,6 +41,40 @@ TEST(Pair, LossyProfilesAreSmallerAndDifferFromExact) {
 }
 
 // A prompt's last token is decoded alone; chunk borders must not lose or repeat any other.
+// The engine's cells of dropped tokens are gone: of its 99 tokens it keeps 4 sinks and the last 20.
+TEST(Pair, TokensThatAProfileDropsAreNotInTheSequence) {
+  Pair pair;
+  const std::string profile = "window:sinks=4,recent=20,outside=0|mixed:levels=256|rans";
+  const auto report = MustGenerate(*pair.decode, Greedy(Prompt(100), 20, profile));
+  EXPECT_EQ(report.source, KvSource::kTransferred) << report.reason;
+  EXPECT_EQ(report.transfer.tokens, 99U);
+  EXPECT_EQ(report.transfer.dropped_tokens, 75U);
+  EXPECT_EQ(pair.decode_worker.engine->dropped_tokens(), 75);
+  EXPECT_EQ(report.tokens.size(), 20U);
+  // The same at lower precision instead drops none.
+  const std::string thinned = "window:sinks=4,recent=20,outside=0.25|mixed:levels=256|rans";
+  const auto whole = MustGenerate(*pair.decode, Greedy(Prompt(100), 20, thinned));
+  EXPECT_EQ(whole.transfer.dropped_tokens, 0U);
+  EXPECT_NE(whole.tokens, report.tokens);
+}
+
+// Layers that choose for themselves: a cell of this engine is one token of all layers.
+TEST(Pair, TokensThatOnlySomeLayersDropAreNoSequence) {
+  Pair pair;
+  const std::string profile = "buckets:keep=0.5,outside=0,scope=layer,recent=4|mixed|rans";
+  const auto report = MustGenerate(*pair.decode, Greedy(Prompt(100), 5, profile));
+  EXPECT_EQ(report.source, KvSource::kRecomputed);
+  EXPECT_THAT(report.reason, HasSubstr("unsupported"));
+  EXPECT_EQ(report.tokens, LocalTokens(Greedy(Prompt(100), 5)));
+}
+
+TEST(Pair, AProfileThatNeedsQueriesIsRefused) {
+  Pair pair;
+  const auto refused = pair.decode->CheckRequest(Greedy(Prompt(100), 5, "attention|mixed|rans"));
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message, HasSubstr("'attention'"));
+}
+
 TEST(Pair, CountsAreExactAtEveryBorder) {
   for (const std::uint32_t chunk : {16U, 256U}) {
     PairOptions options;

@@ -7,6 +7,7 @@ import unittest
 from kvserve.vllm.decision import Decider, ModeSwitch
 from kvserve.vllm.settings import parse_settings
 
+DROPPING = "window:outside=0|mixed|rans"
 LOSSY = "hadamard|uniform:k_levels=16,v_levels=8|rans"
 
 
@@ -44,6 +45,7 @@ class Decisions(unittest.TestCase):
                              ({"kvserve": {"profile": "ultra"}}, "ultra"),
                              ({"kvserve": {"profile": 4}}, "short form"),
                              ({"kvserve": "high"}, "object"),
+                             ({"kvserve": {"profile": DROPPING}}, "'window' drops tokens"),
                              ({"kvserve": {"min_accuracy": 0.99}}, "not supported yet"),
                              ({"kvserve": {"slo_ms": 100}}, "not supported yet")):
             decision = decider(profile=LOSSY).decide(params, None)

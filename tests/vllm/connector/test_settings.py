@@ -40,6 +40,12 @@ class Settings(unittest.TestCase):
         with self.assertRaisesRegex(SettingsError, "profile='hadmard'.*hadmard"):
             parse_settings({"profile": "hadmard"})
 
+    def test_a_profile_that_drops_tokens_is_refused(self):
+        with self.assertRaisesRegex(SettingsError, "selector 'window' drops.*outside above 0"):
+            parse_settings({"profile": "window:outside=0|mixed|rans"})
+        settings, _ = parse_settings({"profile": "window:outside=0.25|mixed|rans"})
+        self.assertIn("window", settings.profile)
+
     def test_every_value_is_echoed_with_its_source(self):
         line = describe(*parse_settings({"threads": 2}))
         for name in SCHEMA:
