@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <random>
 #include <set>
 #include <string>
 
@@ -283,6 +284,44 @@ TEST(MixedQuantizer, WithoutClassesItIsUniform) {
     EXPECT_EQ(mixed.classes.size(), 0U);
     EXPECT_EQ(mixed.side, uniform.side) << options;
   }
+}
+
+// Damaged classes, side bytes and symbols: an error or values, the same by both executors.
+TEST(MixedQuantizer, DamagedSectionsAreTheSameToBothExecutors) {
+  const KvGeometry geometry = MakeGeometry(DType::kFloat16, {{3, 16, 8}, {2, 24, 0}, {2, 8, 8, 9}});
+  const KvBuffer chunk = MakeChunk(geometry, {0, 33});
+  const std::string chain =
+      "given:octaves=4,drop=0.3|hadamard|mixed:low_share=0.5,k_reconstruct=mean|rans";
+  const auto whole = CodeWeighed(chain, chunk.view());
+  std::mt19937 random(1);
+  std::size_t refused = 0;
+  constexpr int kTrials = 600;
+  for (int trial = 0; trial < kTrials; ++trial) {
+    testing::WeighedFrame damaged;
+    damaged.classes = whole.classes;
+    damaged.side = whole.side;
+    damaged.symbols = whole.symbols;
+    auto& section = trial % 3 == 0   ? damaged.classes
+                    : trial % 3 == 1 ? damaged.side
+                                     : damaged.symbols;
+    section[random() % section.size()] ^= static_cast<std::byte>(1U << random() % 8);
+    if (trial % 5 == 0) section.resize(random() % section.size());
+    KvBuffer plain;
+    KvBuffer fast;
+    const auto by_reference =
+        testing::DecodeWeighed(chain, chunk.view(), damaged, testing::Executor::kReference, plain);
+    const auto by_fast =
+        testing::DecodeWeighed(chain, chunk.view(), damaged, testing::Executor::kFast, fast);
+    ASSERT_EQ(by_reference.has_value(), by_fast.has_value()) << trial;
+    if (by_reference) {
+      EXPECT_EQ(testing::Difference(std::as_const(plain).view(), std::as_const(fast).view()), "");
+      continue;
+    }
+    ++refused;
+    EXPECT_EQ(by_reference.error().code, ErrorCode::kCorruptData);
+    EXPECT_EQ(by_fast.error().code, ErrorCode::kCorruptData);
+  }
+  EXPECT_GT(refused, std::size_t{kTrials} / 4);
 }
 
 TEST(MixedQuantizer, OneThatNeedsScoresSaysSo) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 
@@ -95,30 +96,50 @@ void Encode(const Chain& chain, const ConstKvView& view, const FrameContext& con
   frame.symbols = std::move(plain.symbols);
 }
 
-void Decode(const Chain& chain, const ConstKvView& view, FrameContext context,
-            WeighedFrame& frame) {
+Status DecodeBy(const Chain& chain, const ConstKvView& view, const FrameContext& context,
+                const WeighedFrame& frame, Executor executor, KvBuffer& out) {
   std::vector<KvBuffer::LayerTokens> layers;
   for (const auto& layer : view.layers) layers.push_back({layer.layer, layer.tokens});
+  EXPECT_TRUE(out.Resize(*view.geometry, view.tokens, layers));
+  const KvView planes = out.view();
+  const SectionBytes sections = {frame.classes, frame.side, frame.symbols};
+  if (executor == Executor::kReference) return DecodePlanes(chain, sections, context, planes);
+  return FastDecoder().Decode(chain, sections, context, planes, [&] { return &planes; });
+}
+
+void Decode(const Chain& chain, const ConstKvView& view, FrameContext context,
+            WeighedFrame& frame) {
   KvBuffer fast;
-  for (KvBuffer* const out : {&fast, &frame.decoded}) {
-    EXPECT_TRUE(out->Resize(*view.geometry, view.tokens, layers));
-    const KvView planes = out->view();
-    const SectionBytes sections = {frame.classes, frame.side, frame.symbols};
-    DroppedTokens dropped;
-    context.dropped = &dropped;
-    const auto status = out == &fast ? FastDecoder().Decode(chain, sections, context, planes,
-                                                            [&] { return &planes; })
-                                     : DecodePlanes(chain, sections, context, planes);
-    EXPECT_TRUE(status) << (status ? "" : status.error().message);
-    const std::vector<std::uint8_t> common(dropped.common().begin(), dropped.common().end());
-    if (out == &frame.decoded) {
-      EXPECT_EQ(common, frame.dropped);
-    }
-    frame.dropped = common;
-    frame.partly_dropped = dropped.partly();
-  }
+  DroppedTokens of_fast;
+  context.dropped = &of_fast;
+  auto status = DecodeBy(chain, view, context, frame, Executor::kFast, fast);
+  EXPECT_TRUE(status) << (status ? "" : status.error().message);
+  DroppedTokens dropped;
+  context.dropped = &dropped;
+  status = DecodeBy(chain, view, context, frame, Executor::kReference, frame.decoded);
+  EXPECT_TRUE(status) << (status ? "" : status.error().message);
+  frame.dropped.assign(dropped.common().begin(), dropped.common().end());
+  frame.partly_dropped = dropped.partly();
+  EXPECT_TRUE(std::ranges::equal(of_fast.common(), dropped.common()));
+  EXPECT_EQ(of_fast.partly(), dropped.partly());
   EXPECT_EQ(Difference(AsConst(fast.view()), AsConst(frame.decoded.view())), "");
 }
+
+// What an executor gets, with threads and an artefact.
+struct WeighedContext {
+  WeighedContext(const ConstKvView& view, unsigned threads)
+      : workers(threads), artefact(SampleArtefact(*view.geometry)) {
+    frame.geometry = view.geometry;
+    frame.tokens = view.tokens;
+    frame.artefact = artefact.get();
+    frame.arena = &arena;
+    frame.workers = &workers;
+  }
+  Arena arena;
+  Workers workers;
+  std::shared_ptr<const CalibrationArtefact> artefact;
+  FrameContext frame;
+};
 
 }  // namespace
 
@@ -136,23 +157,22 @@ StageTable WeighedStages() {
 
 WeighedFrame CodeWeighed(std::string_view text, const ConstKvView& view, unsigned threads) {
   const Chain chain = MakeChain(text, view.geometry->dtype);
-  Arena arena;
-  Workers workers(threads);
-  const auto artefact = SampleArtefact(*view.geometry);
-  FrameContext context;
-  context.geometry = view.geometry;
-  context.tokens = view.tokens;
-  context.artefact = artefact.get();
-  context.arena = &arena;
-  context.workers = &workers;
+  const WeighedContext context(view, threads);
   WeighedFrame frame;
   for (const auto& plane : CodingOrder(view)) frame.weights.emplace_back(plane.tokens.size(), 1.0F);
   for (const auto& selector : chain.selectors()) {
-    EXPECT_TRUE(selector.stage->Weigh(context, view, nullptr, frame.weights));
+    EXPECT_TRUE(selector.stage->Weigh(context.frame, view, nullptr, frame.weights));
   }
-  Encode(chain, view, context, frame);
-  Decode(chain, view, context, frame);
+  Encode(chain, view, context.frame, frame);
+  Decode(chain, view, context.frame, frame);
   return frame;
+}
+
+Status DecodeWeighed(std::string_view text, const ConstKvView& view, const WeighedFrame& sections,
+                     Executor executor, KvBuffer& out) {
+  const WeighedContext context(view, 2);
+  return DecodeBy(MakeChain(text, view.geometry->dtype), view, context.frame, sections, executor,
+                  out);
 }
 
 }  // namespace kvserve::testing

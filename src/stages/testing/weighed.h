@@ -29,4 +29,9 @@ struct WeighedFrame {
 [[nodiscard]] WeighedFrame CodeWeighed(std::string_view chain, const ConstKvView& view,
                                        unsigned threads = 1);
 
+// Sections of any bytes as a frame of this chain and of the view's shapes, by one of the executors.
+enum class Executor { kReference, kFast };
+[[nodiscard]] Status DecodeWeighed(std::string_view chain, const ConstKvView& view,
+                                   const WeighedFrame& sections, Executor executor, KvBuffer& out);
+
 }  // namespace kvserve::testing
