@@ -112,8 +112,11 @@ TEST_P(SteadyState, TakesNoMemoryForFramesOfKnownShapes) {
     KvBuffer decoded;
     StageSeconds encode_seconds;
     StageSeconds decode_seconds;
-    for (std::size_t i = 0; i < chunks.size(); ++i) {
-      const ConstKvView view = std::as_const(chunks[i]).view();
+    // What a window keeps of a frame depends on where the frame lies, so all of them are seen once.
+    const bool selects = profile.stages.front().id < 0x0200;
+    const std::size_t known = selects ? chunks.size() : 4;
+    for (std::size_t i = 0; i < known + known; ++i) {
+      const ConstKvView view = std::as_const(chunks[i % chunks.size()]).view();
       frame.clear();
       frame.reserve(2 * RawBytes(view) + 65536);  // growth of `out` is the caller's
       const std::size_t encoding = AllocationsOf([&] {
@@ -122,7 +125,7 @@ TEST_P(SteadyState, TakesNoMemoryForFramesOfKnownShapes) {
       const std::size_t decoding = AllocationsOf([&] {
         if (!decoder.Decode(frame, {}, decoded, &decode_seconds)) std::abort();
       });
-      if (i < 4) continue;
+      if (i < known) continue;
       EXPECT_EQ(encoding, 0U) << "frame " << i << ", " << threads << " threads";
       EXPECT_EQ(decoding, 0U) << "frame " << i << ", " << threads << " threads";
     }
@@ -138,8 +141,8 @@ std::vector<std::string> FastChains() {
       "hadamard|uniform|rans:tables=calibrated",
       "lossless|rans:tables=calibrated",
       "hadamard|mixed:low_share=0.4,scope=model,reconstruct=mean|rans",
-      "window:recent=30|mixed:low_share=0.4|rans",
-      "window:outside=0|hadamard|mixed|bitpack"};
+      "window:recent=330,inside=4|mixed:low_share=0.4|rans",
+      "window:recent=750,outside=0|hadamard|mixed|bitpack"};
   for (const std::string& text : testing::AllChains()) {
     const auto chain = Chain::Create(ParseProfile(text)->stages, BuiltinStages(), DType::kBFloat16,
                                      Device::kHost, ProfileOrigin::kCaller);
