@@ -59,6 +59,16 @@ void Write(const std::filesystem::path& path, const Bytes& bytes) {
              static_cast<std::streamsize>(bytes.size()));
 }
 
+// The same model without any section.
+Contents Without(const Contents& contents) {
+  Contents bare;
+  bare.model = contents.model;
+  bare.geometry = contents.geometry;
+  bare.tokens = contents.tokens;
+  bare.source = contents.source;
+  return bare;
+}
+
 void WriteSeeds(const std::filesystem::path& folder) {
   const Contents contents = testing::SampleCalibration();
   Bytes file(1);
@@ -70,13 +80,21 @@ void WriteSeeds(const std::filesystem::path& folder) {
   Write(folder / "sealed", Unsealed(contents, 0, 0));
   Write(folder / "sealed-optional", Unsealed(contents, 200, 0));
   Write(folder / "sealed-required.refused", Unsealed(contents, 200, kSectionRequired));
-  Contents part = contents;
-  part.entropy.clear();
-  Write(folder / "sealed-statistics", Unsealed(part, 0, 0));
-  part = contents;
-  part.statistics.clear();
-  Write(folder / "sealed-entropy", Unsealed(part, 0, 0));
-  Bytes damaged = Unsealed(contents, 0, 0);
+  Contents alone = Without(contents);
+  alone.statistics = contents.statistics;
+  Write(folder / "sealed-statistics", Unsealed(alone, 0, 0));
+  alone = Without(contents);
+  alone.klt_heads = contents.klt_heads;
+  alone.klt_joint = contents.klt_joint;
+  Write(folder / "sealed-klt", Unsealed(alone, 0, 0));
+  alone = Without(contents);
+  alone.query_statistics = contents.query_statistics;
+  alone.head_scores = contents.head_scores;
+  Write(folder / "sealed-queries", Unsealed(alone, 0, 0));
+  alone = Without(contents);
+  alone.entropy = contents.entropy;
+  Write(folder / "sealed-entropy", Unsealed(alone, 0, 0));
+  Bytes damaged = Unsealed(alone, 0, 0);
   damaged.back() ^= std::byte{1};
   Write(folder / "sealed-sum.refused", damaged);
 }
