@@ -26,6 +26,7 @@ class CalibrationSource {
       std::uint32_t chunk_tokens, const std::function<Status(const ConstKvView&)>& visit) = 0;
   // As Engine::TapQueries, for the passes that follow: a text's queries come before the chunk that
   // holds their tokens. kUnsupported from captured KV, which has no queries.
+  // NOLINTNEXTLINE(performance-unnecessary-value-param): those who override it keep the tap
   [[nodiscard]] virtual Status TapQueries(QueryTap /*tap*/) {
     return MakeError(ErrorCode::kUnsupported, "captured KV holds no queries");
   }

@@ -52,7 +52,7 @@ ChannelStatistics Statistics(std::size_t columns) {
   return statistics;
 }
 
-constexpr std::size_t kMostKltColumns = 1024;
+constexpr std::size_t kMostKltColumns = 640;
 
 void AddKlt(std::size_t heads, std::size_t dim, CalibrationArtefact::Contents& contents) {
   const std::size_t all = heads * dim;
