@@ -45,8 +45,10 @@ struct Case {
   }
   static CalibrationArtefact::Contents Contents() {
     CalibrationArtefact::Contents contents;
-    contents.klt_heads = {{}, testing::SampleKlt(60, 20)};
-    contents.klt_joint = {{}, testing::SampleKlt(60, 60)};
+    contents.klt_heads.resize(2);
+    contents.klt_joint.resize(2);
+    contents.klt_heads[1] = testing::SampleKlt(60, 20);
+    contents.klt_joint[1] = testing::SampleKlt(60, 60);
     return contents;
   }
 };
