@@ -36,3 +36,5 @@ vllm_checks() {
   step 'checks with real servers' ctest --preset release --label-regex '^vllm$' \
     --output-on-failure "$@"
 }
+
+sparse_python() { PYTHONPATH=bench "$VLLM/bin/python" -B -m "$@"; }
