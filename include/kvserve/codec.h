@@ -58,8 +58,10 @@ struct CodecOptions {
 // headers and checksums).
 using StageSeconds = std::map<std::string, double>;
 
-// Parses the short form ("hadamard|uniform:k_levels=16,v_levels=8|rans"), "none" or "lossless".
-// kInvalidArgument names the stage or option and lists what exists.
+// Parses the short form ("hadamard|uniform:k_levels=16,v_levels=8|rans"), "none" or "lossless", or a
+// preset ("kivi2", "published:k_levels=8", where options set those of the stages that have them;
+// kvserve/stages.h lists the presets). A preset's profile is named as the preset, with the options
+// that differ from it. kInvalidArgument names the stage or option and lists what exists.
 [[nodiscard]] Result<Profile> ParseProfile(std::string_view text);
 
 // Appends one frame to `out`. Host memory only for now (kUnsupported otherwise). Bytes depend on
