@@ -1,50 +1,59 @@
-// Plain loops that compilers turn into vectors: one comparison per middle and value beats a search,
-// since there are few middles.
+// One comparison per middle and value beats a search, since there are few middles.
 #include "kernels/codebook/codebook.h"
 
-#include <algorithm>
-#include <array>
-#include <cstddef>
-#include <limits>
+#include "kernels/isa/isa.h"
 
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/codebook/codebook.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
 namespace kvserve {
-namespace {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
 
-constexpr std::size_t kPiece = 16;
+// Returns how many leading values it did.
+std::size_t CountMiddles(const float* middles, std::size_t count, const float* values,
+                         std::size_t size, float inverse, std::uint8_t* symbols) {
+  const hn::ScalableTag<float> d;
+  const hn::RebindToSigned<decltype(d)> integers;
+  const hn::RebindToUnsigned<decltype(d)> naturals;
+  const hn::Rebind<std::uint8_t, decltype(d)> bytes;
+  const std::size_t lanes = hn::Lanes(d);
+  const auto factor = hn::Set(d, inverse);
+  std::size_t i = 0;
+  for (; i + lanes <= size; i += lanes) {
+    const auto scaled = hn::Mul(hn::LoadU(d, values + i), factor);
+    auto below = hn::Zero(integers);
+    for (std::size_t m = 0; m < count; ++m) {
+      const auto above = hn::Gt(scaled, hn::Set(d, middles[m]));
+      below = hn::Sub(below, hn::BitCast(integers, hn::VecFromMask(d, above)));
+    }
+    hn::StoreU(hn::TruncateTo(bytes, hn::BitCast(naturals, below)), bytes, symbols + i);
+  }
+  return i;
+}
 
-}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace kvserve
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace kvserve {
+
+HWY_EXPORT(CountMiddles);
 
 void QuantizeToCodebook(const Codebook& codebook, std::span<const float> values, float inverse,
                         std::span<std::uint8_t> symbols) {
-  for (std::size_t at = 0; at < values.size(); at += kPiece) {
-    const std::size_t count = std::min(kPiece, values.size() - at);
-    std::array<float, kPiece> scaled{};
-    std::array<std::int32_t, kPiece> below{};
-    for (std::size_t i = 0; i < count; ++i) scaled[i] = values[at + i] * inverse;
-    for (const float middle : codebook.middles) {
-      for (std::size_t i = 0; i < kPiece; ++i) below[i] += scaled[i] > middle ? 1 : 0;
-    }
-    for (std::size_t i = 0; i < count; ++i) symbols[at + i] = static_cast<std::uint8_t>(below[i]);
+  std::size_t done = 0;
+  if (!UseScalarKernels()) {
+    done =
+        HWY_DYNAMIC_DISPATCH(CountMiddles)(codebook.middles.data(), codebook.middles.size(),
+                                           values.data(), values.size(), inverse, symbols.data());
   }
-}
-
-void DequantizeFromCodebook(const Codebook& codebook, std::span<const std::uint8_t> symbols,
-                            float scale, std::span<float> values) {
-  constexpr float kLargest = std::numeric_limits<float>::max();
-  std::array<float, kMostCodebookPoints> scaled{};
-  for (std::size_t q = 0; q < codebook.points.size(); ++q) {
-    scaled[q] = std::clamp(codebook.points[q] * scale, -kLargest, kLargest) + 0.0F;
-  }
-  for (std::size_t i = 0; i < symbols.size(); ++i) values[i] = scaled[symbols[i]];
-}
-
-double SumOfSquares(std::span<const float> values) {
-  std::array<double, 4> sums{};
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const auto value = static_cast<double>(values[i]);
-    sums[i % 4] += value * value;
-  }
-  return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+  QuantizeToCodebookRef(codebook, values.subspan(done), inverse, symbols.subspan(done));
 }
 
 }  // namespace kvserve
+#endif

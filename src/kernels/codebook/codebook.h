@@ -20,6 +20,9 @@ struct Codebook {
 // Values are finite, and so is the inverse of their scale. `symbols` is [value].
 void QuantizeToCodebook(const Codebook& codebook, std::span<const float> values, float inverse,
                         std::span<std::uint8_t> symbols);
+// Oracle.
+void QuantizeToCodebookRef(const Codebook& codebook, std::span<const float> values, float inverse,
+                           std::span<std::uint8_t> symbols);
 
 // value = point * scale, clamped to the largest finite magnitude; never -0. Symbols are below the
 // number of points.

@@ -12,6 +12,7 @@
 #include "kernels/codebook/float4.h"
 #include "kernels/codebook/lloyd_max.h"
 #include "kernels/codebook/scaled_runs.h"
+#include "kernels/isa/isa_testing.h"
 
 namespace kvserve {
 namespace {
@@ -30,7 +31,9 @@ TEST(Codebook, FindsTheNearestPointOfAnyNumberOfValues) {
     for (const std::size_t count : {0U, 1U, 15U, 16U, 17U, 64U, 100U}) {
       std::vector<float> values(count);
       for (float& value : values) value = normal(random);
-      const auto symbols = Symbols(book, values, 0.5F);
+      std::vector<std::uint8_t> symbols(count);
+      QuantizeToCodebookRef(book, values, 0.5F, symbols);
+      ForEachIsa([&] { EXPECT_EQ(Symbols(book, values, 0.5F), symbols) << count; });
       for (std::size_t i = 0; i < count; ++i) {
         const float x = values[i] * 0.5F;
         const auto nearest =
