@@ -41,11 +41,13 @@ class ProbeRunner {
   [[nodiscard]] Result<ProbeScore> Score(const Probe& probe, const ProbeReference& reference);
 
  private:
-  // `sink(first_row, logits)` gets the rows after the lead's last token and after each of `tokens`
-  // but the last `left_out`, and says whether to go on.
+  // `sink(first_row, logits)` gets, piece by piece, the rows after the lead's last token and after
+  // each of `tokens`.
   template <typename Sink>
   [[nodiscard]] Status Rows(Token lead, std::span<const Token> tokens, Sink sink);
+  // Evaluates the lead but for its last token.
   [[nodiscard]] Status StartLead(const Probe& probe);
+  // Greedy tokens, and `along` compared with the rows of the guess unless null.
   [[nodiscard]] Result<std::vector<Token>> Generate(const Probe& probe,
                                                     std::span<const Token> guess,
                                                     const ReferenceDistributions* along,

@@ -61,9 +61,9 @@ void Note(const std::string& text) {
 
 Status CheckContexts(EvaluatorOptions& options, const Arguments& arguments) {
   if (!arguments.context_tokens.empty()) options.context_tokens = arguments.context_tokens;
-  std::ranges::sort(options.context_tokens);
-  const auto again = std::ranges::unique(options.context_tokens);
-  options.context_tokens.erase(again.begin(), again.end());
+  std::vector<std::uint32_t>& lengths = options.context_tokens;
+  std::ranges::sort(lengths);
+  lengths.erase(std::unique(lengths.begin(), lengths.end()), lengths.end());
   for (const std::uint32_t tokens : options.context_tokens) {
     KVSERVE_TRY(CheckTokens("--context-tokens", tokens, 1));
   }

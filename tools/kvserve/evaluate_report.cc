@@ -33,17 +33,23 @@ void PrintTotals(std::span<const ProfileScore> scores) {
 void PrintSets(std::span<const ProfileScore> scores) {
   Table table({"set", "n", "measure", "profile", "baseline", "value", "relative", "95 %", "kl",
                "ratio", ""});
-  const auto add = [&](const ProfileScore& profile, const std::string& name,
+  const auto add = [&](const std::string& profile, const std::string& name,
                        const DatasetScore& set) {
-    table.Add({name, std::to_string(set.n), set.metric, profile.profile, Fixed(set.baseline, 4),
+    table.Add({name, std::to_string(set.n), set.metric, profile, Fixed(set.baseline, 4),
                Fixed(set.value, 4), Fixed(set.relative_accuracy, 4), Range(set.ci95, 4),
                Fixed(set.kl, 5), Fixed(set.compression_ratio, 2),
                set.weak_baseline ? "baseline too weak to judge" : ""});
   };
-  for (const ProfileScore& score : scores) {
-    for (const auto& [name, set] : score.datasets) add(score, name, set);
-    if (!score.retrieval) continue;
-    for (const auto& [name, set] : score.retrieval->sets) add(score, name, set);
+  // All profiles have the same prompts, and so the same sets.
+  for (const auto& [name, unused] : scores.front().datasets) {
+    for (const ProfileScore& score : scores) add(score.profile, name, score.datasets.at(name));
+  }
+  if (scores.front().retrieval) {
+    for (const auto& [name, unused] : scores.front().retrieval->sets) {
+      for (const ProfileScore& score : scores) {
+        add(score.profile, name, score.retrieval->sets.at(name));
+      }
+    }
   }
   std::printf("\n");
   table.Print();

@@ -158,8 +158,8 @@ Status LlamaEngine::Truncate(SequenceId sequence, std::uint32_t tokens) {
   // The window caches are full ones (ContextParams), so the cells of a window are still there.
   if (!llama_memory_seq_rm(llama_get_memory(state.context.get()), kCells,
                            static_cast<llama_pos>(tokens), -1)) {
-    return MakeError(ErrorCode::kInternal, "the KV cache did not give up tokens from " +
-                                               std::to_string(tokens) + " on");
+    return MakeError(ErrorCode::kInternal,
+                     "the KV cache did not give up tokens from " + std::to_string(tokens) + " on");
   }
   state.next = tokens;
   return {};
