@@ -74,9 +74,9 @@ Hidden Needle(std::mt19937_64& random, double depth) {
   const auto asked = static_cast<std::size_t>(depth * kNeedles) % kNeedles;
   for (std::size_t i = 0; i < kNeedles; ++i) {
     const std::string code = Digits(random, 5);
-    const std::string whose = "the secret code of " + names[i];
-    hidden.statements.push_back("\n\nThe secret code of " + names[i] + " is " + code +
-                                ". Remember it: " + code + " is " + whose + ".\n\n");
+    std::string& statement = hidden.statements.emplace_back("\n\nThe secret code of ");
+    statement.append(names[i]).append(" is ").append(code).append(". Remember it: ");
+    statement.append(code).append(" is the secret code of ").append(names[i]).append(".\n\n");
     hidden.depths.push_back((static_cast<double>(i) + 0.5) / kNeedles);
     if (i == asked) hidden.answer = code;
   }

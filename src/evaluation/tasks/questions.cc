@@ -42,15 +42,17 @@ Status FillQuestions(const Engine& engine, const Record& record, const PromptOpt
   if (!record.context.empty()) {
     KVSERVE_ASSIGN(prompt.context, engine.Tokenize(record.context, true, false));
   }
+  const std::string before = "\n\n";
   std::string earlier;  // turns of a conversation, with their reference answers
   const std::size_t count = std::min(record.questions.size(), kMaxQuestions);
   for (const Question& question : std::span(record.questions).first(count)) {
     Probe probe;
     const std::string text = QuestionText(record.task, question.text);
+    const std::string asked = earlier + before;
     if (prompt.context.empty()) {
       KVSERVE_TRY(SplitLastToken(engine, text, prompt, probe.lead));
     } else {
-      KVSERVE_ASSIGN(probe.lead, engine.Tokenize(earlier + "\n\n" + text, false, false));
+      KVSERVE_ASSIGN(probe.lead, engine.Tokenize(asked + text, false, false));
     }
     const std::string answer = AnswerText(record.task, question.answers);
     KVSERVE_ASSIGN(probe.answer, AnswerTokens(engine, answer, options));
@@ -58,7 +60,7 @@ Status FillQuestions(const Engine& engine, const Record& record, const PromptOpt
     probe.generate_tokens = GeneratedTokens(record.task, probe);
     prompt.probes.push_back(std::move(probe));
     if (record.context.empty()) break;  // another question would be another prompt
-    if (record.task == Task::kConversation) earlier += "\n\n" + text + answer;
+    if (record.task == Task::kConversation) earlier.append(before).append(text).append(answer);
   }
   return {};
 }
