@@ -1,0 +1,37 @@
+# Sourced by ./dev: rate and quality of every preset on both small models, by kvserve evaluate.
+
+readonly QUALITY_PROFILES=bench/quality/profiles.txt
+readonly CALIBRATION_TEXTS=data/prompts/prompts.jsonl # none of them is evaluated
+
+# ensure_calibration NAME: the model's artefact beside the model.
+ensure_calibration() {
+  local file=$MODELS/${MODEL_FILES[$1]}
+  if [[ -e $file.calib ]]; then return; fi
+  step "calibrate $1" quietly "calibrate-$1" "$KVSERVE" calibrate --model "$file-f16.gguf" \
+    --data "$CALIBRATION_TEXTS" --limit 16 -o "$file.calib"
+}
+
+# evaluate_profiles NAME OUTPUT [option...]: all profiles on one model; captures are kept.
+evaluate_profiles() {
+  local name=$1 file=$MODELS/${MODEL_FILES[$1]} output=$2 line profiles=()
+  shift 2
+  while IFS= read -r line; do
+    if [[ -n $line && $line != '#'* ]]; then profiles+=(--profile "$line"); fi
+  done <"$QUALITY_PROFILES"
+  "$KVSERVE" evaluate --model "$file-f16.gguf" --calib "$file.calib" "${profiles[@]}" \
+    --kv-cache build/captures --json "$@" >"$output.part" && mv "$output.part" "$output"
+}
+
+# measure_quality [option of evaluate...]: out/quality-NAME.json, out/quality.html and .md.
+measure_quality() {
+  local name
+  mkdir -p out
+  for name in smollm2 gemma; do
+    ensure_model "$name"
+    ensure_calibration "$name"
+    step "profiles on $name" evaluate_profiles "$name" "out/quality-$name.json" "$@"
+  done
+  "$KVSERVE" report out/quality-smollm2.json out/quality-gemma.json -o out/quality.html
+  "$KVSERVE" report out/quality-smollm2.json out/quality-gemma.json --markdown >out/quality.md
+  echo 'wrote out/quality.html and out/quality.md'
+}
