@@ -108,6 +108,15 @@ class CalibrateTest(cli_case.CliCase):
         self.assertEqual(self.kv.read_bytes(), before)
         self.assert_files("kv.safetensors", "m.gguf")
 
+    def test_a_model_that_is_none_leaves_no_file(self):
+        """Engines start the process anew; what was opened before must not stay behind."""
+        model, text = self.folder / "m.gguf", self.folder / "t.txt"
+        model.write_bytes(b"GGUF")
+        text.write_text("Some words.")
+        for command in (("calibrate", "--data", text), ("capture", "--text", text)):
+            self.run_tool(*command, "--model", model, "-o", "x")
+        self.assert_files("kv.safetensors", "m.gguf", "t.txt")
+
     def test_frames_of_calibrated_chains(self):
         """Every command that encodes or decodes takes the artefact, and shows that it is in force
         (case A11)."""

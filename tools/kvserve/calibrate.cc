@@ -90,7 +90,6 @@ Result<std::unique_ptr<Engine>> Open(const Arguments& arguments, bool tap_querie
   if (!arguments.cache_dtype.empty()) {
     KVSERVE_ASSIGN(options.cache_dtype, ParseDType(arguments.cache_dtype));
   }
-  PrepareProcessForEngines();
   return OpenLlamaEngine(options);
 }
 
@@ -154,6 +153,8 @@ Status RunCalibrate(const Arguments& arguments, const Invocation& invocation) {
     return MakeError(ErrorCode::kInvalidArgument, "texts in --data need --model; KV files do not");
   }
   KVSERVE_ASSIGN(auto left_out, Choose(arguments, texts, options));
+  // It may start this process anew, which would leave the output's temporary name behind.
+  if (!arguments.model.empty()) PrepareProcessForEngines();
   KVSERVE_ASSIGN(OutputFile output, OutputFile::Create(arguments.output));
   std::unique_ptr<Engine> engine;
   if (!arguments.model.empty()) {
