@@ -74,8 +74,8 @@ def expected(statistics: QueryStatistics, keys: torch.Tensor, values: torch.Tens
 
 def keep(scores: torch.Tensor, share: float, common: bool, sinks: int, recent: int) -> torch.Tensor:
     """Which tokens stay, [layer, kv_head, token]: ceil(share * tokens) of them, sinks and recent
-    ones first. Each head has its own choice, or all have that of the scores' sum, to which every
-    layer contributes one unit."""
+    ones first, and all of those even if they are more. Each head has its own choice, or all have
+    that of the scores' sum, to which every layer contributes one unit."""
     tokens = scores.shape[-1]
     if common:
         by_layer = scores.sum(1)
@@ -83,6 +83,6 @@ def keep(scores: torch.Tensor, share: float, common: bool, sinks: int, recent: i
     scores = scores.clone()
     scores[..., :sinks] = math.inf
     scores[..., tokens - recent:] = math.inf
-    count = math.ceil(share * tokens - 1e-9)
+    count = min(tokens, max(math.ceil(share * tokens - 1e-9), sinks + recent))
     best = scores.topk(count, -1).indices
     return torch.zeros_like(scores, dtype=torch.bool).scatter_(-1, best, True)
