@@ -23,7 +23,8 @@ svg .label { font-size: 11px; fill: #0b62a8; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; margin: 1em 0; }
 th, td { text-align: right; padding: .25em .7em; border-bottom: 1px solid #ddd; white-space: nowrap; }
-th:first-child, td:first-child { text-align: left; font-family: ui-monospace, monospace; }
+th:first-child, td:first-child { text-align: left; font-family: ui-monospace, monospace;
+  white-space: normal; overflow-wrap: anywhere; min-width: 16em; }
 tr.member td:first-child { font-weight: 700; color: #0b62a8; }
 @media (prefers-color-scheme: dark) {
   body { background: #16181b; color: #ddd; }

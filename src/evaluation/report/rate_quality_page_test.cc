@@ -96,5 +96,14 @@ TEST(ScatterPlot, DrawsWhatIsFinite) {
   EXPECT_THAT(ScatterSvg({}), HasSubstr("</svg>"));
 }
 
+TEST(ScatterPlot, LongLabelsAreCutBetweenCharacters) {
+  ScatterPlot plot;
+  const std::string name = std::string(24, 'a') + "\u00e9\u00e9\u00e9";
+  plot.points = {{name, 1, 0.5, 0.5, 0.5, true}};
+  const std::string svg = ScatterSvg(plot);
+  EXPECT_THAT(svg, HasSubstr(">" + std::string(24, 'a') + "\u2026</text>"));
+  EXPECT_THAT(svg, HasSubstr("<title>" + name + ":"));
+}
+
 }  // namespace
 }  // namespace kvserve

@@ -95,6 +95,15 @@ std::string Grid(const ScatterPlot& plot, const Axis& x, const Axis& y) {
   return svg;
 }
 
+// Names of long chains are cut; the title that appears by pointing at the point has the whole.
+std::string Label(const std::string& name) {
+  constexpr std::size_t kLongest = 26;
+  if (name.size() <= kLongest) return name;
+  std::size_t end = kLongest - 1;
+  while (end > 0 && (static_cast<unsigned char>(name[end]) & 0xC0U) == 0x80U) --end;  // UTF-8
+  return name.substr(0, end) + "\u2026";
+}
+
 std::string Points(const std::vector<ScatterPoint>& points, const Axis& x, const Axis& y) {
   std::string svg;
   std::string path;
@@ -116,7 +125,7 @@ std::string Points(const std::vector<ScatterPoint>& points, const Axis& x, const
     if (!point.marked) continue;
     // Labels of neighbours go up and down in turn.
     const bool crowded = px - last_label < 60;
-    svg += TextAt(px + 7, crowded ? py + 14 : py - 7, point.label, "class=\"label\"");
+    svg += TextAt(px + 7, crowded ? py + 14 : py - 7, Label(point.label), "class=\"label\"");
     last_label = crowded ? -1e9 : px;
   }
   return svg;
