@@ -58,6 +58,15 @@ constexpr PresetDescription kPresets[] = {
     {"snapkv", "attention:sinks=0,outside=0|mixed:levels=256|rans",
      "SnapKV (NeurIPS 2024): tokens that the last 32 queries look at, pooled over 7, half of all",
      "one choice for all heads and layers; kept tokens have 8 bits"},
+    {"kivi-quarot", "hadamard|uniform:levels=16,v_axis=group,group_tokens=64|rans",
+     "KIVI's grouping and QuaRot's rotation (both 2024), rANS in place of packing",
+     "K per channel of 64 tokens, V per token in groups of 64 channels; token 0 is raw"},
+    {"published-unroped", "unrope|affine|hadamard|uniform:k_levels=12,axis=token|rans",
+     "KVServe (SIGCOMM 2026) with RoPE undone and means taken out before the transform (2026)",
+     "K and V per token, 12 and 8 levels; zero and step in one or two bytes; token 0 is raw"},
+    {"klt-expected", "expected|unrope|klt:scope=joint|mixed:levels=32,axis=tensor|rans",
+     "KVTC's transform over all heads with the weights of expected attention (both 2025)",
+     "one step for all components, finer by weight; one table per token class; token 0 is raw"},
 };
 
 }  // namespace
