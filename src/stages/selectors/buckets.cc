@@ -65,7 +65,8 @@ void Center(std::span<float> rows, std::size_t columns, Arena& arena) {
   for (std::size_t at = 0; at < rows.size(); at += columns) {
     for (std::size_t c = 0; c < columns; ++c) means[c] += rows[at + c];
   }
-  const auto tokens = static_cast<double>(rows.size() / columns);
+  const std::size_t count = rows.size() / columns;
+  const auto tokens = static_cast<double>(count);
   for (double& mean : means) mean /= tokens;
   for (std::size_t at = 0; at < rows.size(); at += columns) {
     for (std::size_t c = 0; c < columns; ++c) rows[at + c] -= static_cast<float>(means[c]);
