@@ -64,7 +64,7 @@ class CacheDescription:
 
 def lossless_only(kv_cache_dtype: str) -> str:
     """A reason code when lossy profiles make no sense for a cache of this dtype, else ""."""
-    return "8_bit_cache" if kv_cache_dtype.startswith(("fp8", "int8")) else ""
+    return "8_bit_cache" if kv_cache_dtype.startswith("fp8") else ""
 
 
 def layer_specs(config: KVCacheConfig) -> dict[str, AttentionSpec]:
@@ -150,10 +150,9 @@ def describe_cache(vllm_config: VllmConfig, config: KVCacheConfig,
         if tensor.dtype != first.dtype:
             raise UnsupportedCacheError(f"the cache of {shape.name} is {tensor.dtype}, the first "
                                         f"layer's {first.dtype}")
-    shape = layers[0]
     facts = model_facts(vllm_config, dtype, model_id, list(specs))
-    probe_cpu_layout(shape.kv_heads, shape.head_dim, block_tokens, vllm_config,
-                     getattr(torch, dtype))
+    for kv_heads, head_dim in sorted({(shape.kv_heads, shape.head_dim) for shape in layers}):
+        probe_cpu_layout(kv_heads, head_dim, block_tokens, vllm_config, getattr(torch, dtype))
     return CacheDescription(
         tensors=[tensors[shape.name] for shape in layers], layers=layers,
         layer_index={shape.name: index for index, shape in enumerate(layers)}, dtype=dtype,

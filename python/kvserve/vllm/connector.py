@@ -63,7 +63,8 @@ class KVServeConnector(KVConnectorBase_V1):
         parallel = vllm_config.parallel_config
         self._settings, sources = parse_settings(transfer.kv_connector_extra_config)
         layer_specs(kv_cache_config)
-        if parallel.pipeline_parallel_size > 1 or parallel.decode_context_parallel_size > 1:
+        if max(parallel.pipeline_parallel_size, parallel.prefill_context_parallel_size,
+               parallel.decode_context_parallel_size) > 1:
             raise ValueError("KVServeConnector: pipeline and context parallelism are not supported")
         self._scheduler: SchedulerHalf | None = None
         self._worker: WorkerHalf | None = None

@@ -10,10 +10,14 @@ from importlib import metadata
 OLDEST = (0, 32, 0)
 NEWEST_EXCLUSIVE = (0, 33, 0)
 
-# What the connector overrides or calls, by class and by parameter names. A release inside the range
+# What the connector overrides, by name and parameters; class methods are left out. A release inside the range
 # that was changed by hand (or a nightly build) is found here, at start and not in a request.
 _SIGNATURES = {
     "__init__": ("vllm_config", "role", "kv_cache_config"),
+    "register_kv_caches": ("kv_caches",),
+    "get_handshake_metadata": (),
+    "bind_connector_metadata": ("connector_metadata",),
+    "bind_kv_cache_manager": ("kv_cache_manager",),
     "get_num_new_matched_tokens": ("request", "num_computed_tokens"),
     "update_state_after_alloc": ("request", "blocks", "num_external_tokens"),
     "build_connector_meta": ("scheduler_output",),
@@ -21,8 +25,12 @@ _SIGNATURES = {
     "request_finished": ("request", "block_ids"),
     "start_load_kv": ("forward_context",),
     "save_kv_layer": ("layer_name", "kv_layer", "attn_metadata"),
+    "wait_for_layer_load": ("layer_name",),
     "wait_for_save": (),
     "get_transfer_results": ("finished_req_ids",),
+    "build_connector_worker_meta": (),
+    "get_kv_connector_stats": (),
+    "shutdown": (),
     "set_xfer_handshake_metadata": ("metadata",),
     "update_connector_output": ("connector_output",),
 }

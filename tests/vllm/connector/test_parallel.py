@@ -1,6 +1,7 @@
 """Tensor parallelism: equal sizes give the right KV, each rank its own heads; others are refused in
 words, and no request hangs or takes an engine with it."""
 
+import copy
 import unittest
 
 from stub_engine import (
@@ -13,6 +14,9 @@ from stub_engine import (
     transfer_config,
 )
 from test_pair import PairTest
+from vllm.distributed.kv_transfer.kv_connector.v1 import KVConnectorRole
+
+from kvserve.vllm.connector import KVServeConnector
 
 SIZES = (1, 2, 4)
 TOKENS = 40
@@ -77,6 +81,19 @@ class Sizes(unittest.TestCase):
                 pair.decode.step()
                 prompt = prompt_of(TOKENS, 1)
                 self.assertEqual(pair.ask(prompt).tokens, single_answer(prompt, heads=4))
+
+
+class OtherKinds(unittest.TestCase):
+    def test_pipeline_and_context_parallelism_are_refused_at_start(self):
+        engine = StubEngine(None)
+        self.addCleanup(engine.close)
+        for kind in ("pipeline", "prefill_context", "decode_context"):
+            config = copy.copy(engine.config)
+            config.kv_transfer_config = transfer_config("kv_both")
+            config.parallel_config = copy.copy(config.parallel_config)
+            setattr(config.parallel_config, f"{kind}_parallel_size", 2)
+            with self.subTest(kind), self.assertRaisesRegex(ValueError, "context parallelism"):
+                KVServeConnector(config, KVConnectorRole.SCHEDULER, engine.kv_config)
 
 
 class Ranks(PairTest):
