@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import kvserve
@@ -33,13 +33,9 @@ class Decision:
     the connector only observes; `reason` one of the codes that are counted in the metrics."""
 
     profile: str
-    quality_class: str  # "" keeps every bit; else the profile's name
     reason: str
     would_be: str = ""
     error: str = ""
-
-    def to_params(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def requested(params: Mapping[str, Any] | None, xargs: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -81,6 +77,13 @@ def parse_profile(text: Any) -> kvserve.Profile:
     return profile
 
 
+def class_of(profile_name: str) -> str:
+    """The quality class of KV that is sent by a profile: its name, or "" when every bit is kept.
+    KVServeError when this release has no such profile."""
+    profile = kvserve.Profile(profile_name)
+    return "" if profile.lossless else profile.name
+
+
 class ModeSwitch:
     """The mode in force: the setting, or what the mode file says, read at most once a second. A
     file that is missing or says something else leaves the setting in force."""
@@ -114,6 +117,7 @@ class Decider:
 
     def __init__(self, settings: Settings, lossless_only: str = ""):
         self._default = settings.profile
+        self._calibrated = bool(settings.calibration)
         self._switch = ModeSwitch(settings)
         self._lossless_only = lossless_only
 
@@ -122,15 +126,19 @@ class Decider:
         try:
             fields = requested(params, xargs)
             profile = parse_profile(fields.get("profile", self._default))
+            if profile.needs_calibration and not self._calibrated:
+                raise RequestError(f"kvserve.profile: {profile.name} needs a calibration artefact, "
+                                   "and this engine was given none")
         except RequestError as error:
-            return Decision(UNCOMPRESSED, "", "invalid_request", error=str(error))
+            return Decision(UNCOMPRESSED, "invalid_request", error=str(error))
         reason = "requested" if "profile" in fields else "default"
         if self._lossless_only and not profile.lossless:
             profile, reason = kvserve.Profile(LOSSLESS), self._lossless_only
         mode = self._switch.mode()
         if mode != "on":
-            return Decision(UNCOMPRESSED, "", mode, would_be=profile.name)
-        return Decision(profile.name, "" if profile.lossless else profile.name, reason)
+            return Decision(UNCOMPRESSED, mode,
+                            would_be=profile.name if mode == "observe" else "")
+        return Decision(profile.name, reason)
 
 
 def context_of(request: Any) -> str:

@@ -43,6 +43,7 @@ class FetchWork:
 
     request_id: str
     ticket: str
+    profile: str
     addresses: list[str]  # [tensor-parallel rank]
     facts: dict[str, str]  # of the prefill engine (cache_layout.model_facts)
     tokens: list[int]
@@ -105,7 +106,6 @@ class RemoteKv:
     addresses: list[str]
     tokens: int
     profile: str
-    quality_class: str
     reason: str
     tp_size: int
     facts: dict[str, str]
@@ -121,8 +121,7 @@ class RemoteKv:
             raise ValueError(f"kvserve version {value.get('version')!r} in kv_transfer_params, "
                              f"{PARAMS_VERSION} here: the prefill engine is another release")
         kinds = {"ticket": str, "addresses": list, "tokens": int, "profile": str,
-                 "quality_class": str, "reason": str, "tp_size": int, "facts": dict,
-                 "would_be": str}
+                 "reason": str, "tp_size": int, "facts": dict, "would_be": str}
         for name, kind in kinds.items():
             if not isinstance(value.get(name), kind):
                 raise ValueError(f"kvserve.{name} is {value.get(name)!r} in kv_transfer_params")

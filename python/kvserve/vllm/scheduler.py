@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 from vllm.logger import init_logger
 from vllm.v1.request import RequestStatus
 
-from kvserve.vllm.decision import Decider, Decision, context_of
+from kvserve import KVServeError
+from kvserve.vllm.decision import Decider, Decision, class_of, context_of
 from kvserve.vllm.messages import (
     FetchWork,
     KVServeMetadata,
@@ -140,7 +141,7 @@ class SchedulerHalf:
             return
         tokens = list(request.prompt_token_ids[: load.remote.tokens])
         self._work.fetches.append(FetchWork(
-            request_id=request.request_id, ticket=load.remote.ticket,
+            request_id=request.request_id, ticket=load.remote.ticket, profile=load.remote.profile,
             addresses=load.remote.addresses, facts=load.remote.facts, tokens=tokens,
             context=load.context,
             begin=len(tokens) - num_external_tokens,
@@ -231,8 +232,8 @@ class SchedulerHalf:
             return params
         remote = RemoteKv(ticket=offer.ticket, addresses=self._addresses,
                           tokens=len(offer.tokens), profile=decision.profile,
-                          quality_class=decision.quality_class, reason=decision.reason,
-                          tp_size=self._tp_size, facts=self._facts, would_be=decision.would_be)
+                          reason=decision.reason, tp_size=self._tp_size, facts=self._facts,
+                          would_be=decision.would_be)
         host, _, port = self._addresses[0].rpartition(":")
         params.update(do_remote_prefill=True, remote_host=host, remote_port=int(port),
                       tp_size=self._tp_size, remote_num_tokens=len(offer.tokens),
@@ -243,17 +244,18 @@ class SchedulerHalf:
 
     def _begin_load(self, request: Request, params: dict[str, Any]) -> None:
         context = context_of(request)
-        remote, error = None, ""
+        remote, quality_class, error = None, "", ""
         try:
             remote = RemoteKv.parse(params.get("kvserve"))
+            quality_class = class_of(remote.profile)
             error = self._misfit(request, remote)
-        except ValueError as fault:
+        except (ValueError, KVServeError) as fault:
             error = str(fault)
         if error:
             logger.warning("request %s: %s", request.request_id, error)
         self._loads[request.request_id] = _Load(remote, error, context)
-        if remote is not None and remote.quality_class:
-            salt_by_class(request, remote.quality_class)
+        if quality_class:
+            salt_by_class(request, quality_class)
 
     def _misfit(self, request: Request, remote: RemoteKv) -> str:
         if remote.tp_size != self._tp_size or len(remote.addresses) != self._tp_size:

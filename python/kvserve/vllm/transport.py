@@ -7,7 +7,7 @@ from typing import Any
 import kvserve
 from kvserve.vllm.cache_layout import CacheDescription
 from kvserve.vllm.messages import FetchWork, OfferStart, StageWork
-from kvserve.vllm.settings import Settings
+from kvserve.vllm.settings import Settings, SettingsError
 
 
 class Transport:
@@ -30,6 +30,8 @@ class Transport:
             lease_s=settings.lease_s, max_staged_bytes=settings.max_staged_bytes,
             pace_bytes_per_s=settings.pace_bytes_per_s, calibration=calibration,
         ) if producer else None
+        if self.sender is not None:
+            _check_default(self.sender, settings.profile, cache.dtype)
         self.receiver = kvserve.Receiver(
             paged, token_file=settings.token_file, model=cache.fingerprint,
             threads=settings.threads, connections=settings.connections,
@@ -69,7 +71,7 @@ class Transport:
         failed, self._failed = self._failed, []
         return failed + [
             {"ticket": report.ticket, "outcome": report.outcome, "error": report.error or "",
-             "raw_bytes": report.raw_bytes, "sent_bytes": report.sent_bytes,
+             "raw_bytes": _raw_bytes_taken(report), "sent_bytes": report.sent_bytes,
              "encode_s": report.encode_s, "lossless_fallbacks": report.lossless_fallbacks}
             for report in self.sender.take_reports()]
 
@@ -93,7 +95,7 @@ class Transport:
             return []
         return [
             {"id": report.id, "error": str(report.error) if report.error else "",
-             "code": report.error.name if report.error else "",
+             "code": report.error.name if report.error else "", "profile": report.profile,
              "raw_bytes": report.raw_bytes, "wire_bytes": report.wire_bytes,
              "queue_s": report.queue_s, "wire_s": report.wire_s, "decode_s": report.decode_s,
              "total_s": report.total_s}
@@ -113,6 +115,25 @@ class Transport:
     def _receiving(self) -> kvserve.Receiver:
         assert self.receiver is not None, "this engine is no kv_consumer"
         return self.receiver
+
+
+def _check_default(sender: kvserve.Sender, profile: str, dtype: str) -> None:
+    """SettingsError when nothing can be sent by this profile (it needs a calibration artefact or a
+    prompt's queries): else every request that names none would find out."""
+    if dtype.startswith("float8") and not kvserve.Profile(profile).lossless:
+        return  # requests get `lossless`
+    try:
+        sender.begin("start", profile, [0])
+    except kvserve.KVServeError as error:
+        raise SettingsError(f"kv_connector_extra_config.profile={profile!r}: {error}") from error
+    sender.withdraw("start")
+    sender.take_reports()
+
+
+def _raw_bytes_taken(report: kvserve.OfferReport) -> int:
+    """What receivers have taken, at the ticket's mean ratio: they leave out what their prefix cache
+    holds, and an expired ticket was never sent."""
+    return report.raw_bytes * report.sent_bytes // report.wire_bytes if report.wire_bytes else 0
 
 
 def _failed_offer(ticket: str, error: str) -> dict[str, Any]:

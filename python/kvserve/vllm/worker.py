@@ -38,7 +38,7 @@ class WorkerHalf:
         self._transport = Transport(cache, settings, rank, tp_size, producer, consumer)
         self._staging: list[StageWork] = []
         self._staged_layers = 0  # of this step, from layer 0 on
-        self._loading: set[str] = set()
+        self._loading: dict[str, str] = {}  # request id: the profile that was announced
         self._failed_at_once: dict[str, str] = {}
         self._loads = KVServeWorkerMetadata()
         self._stats = KVServeStats()
@@ -105,12 +105,12 @@ class WorkerHalf:
             logger.warning("request %s: %s", fetch.request_id, error)
             self._failed_at_once[fetch.request_id] = str(error)
         else:
-            self._loading.add(fetch.request_id)
+            self._loading[fetch.request_id] = fetch.profile
 
     def transfer_results(self, finished_requests: set[str]) -> KVConnectorTransferResults:
         """Loads that have ended since the last call. Those of requests that ended first are
         cancelled, and their end is told too: the engine frees their blocks then."""
-        for request_id in finished_requests & self._loading:
+        for request_id in finished_requests & self._loading.keys():
             self._transport.cancel(request_id)
         results = KVConnectorTransferResults()
         for request_id, reason in self._failed_at_once.items():
@@ -118,7 +118,7 @@ class WorkerHalf:
             self._stats.add("loads", 1, "refused", str(self._rank))
         self._failed_at_once.clear()
         for report in self._transport.take_fetch_reports():
-            self._loading.discard(report["id"])
+            _check_profile(report, self._loading.pop(report["id"]))
             self._count_load(report)
             self._tell(results, report["id"], report)
         for report in self._transport.take_offer_reports():
@@ -169,6 +169,14 @@ class WorkerHalf:
         self._stats.add("wire_bytes", report["sent_bytes"], "sent", rank)
         self._stats.add("codec_seconds", report["encode_s"], "sent", rank)
         self._stats.add("lossless_fallback_frames", report["lossless_fallbacks"], rank)
+
+
+def _check_profile(report: dict[str, Any], announced: str) -> None:
+    """KV that was sent by another profile than a router has handed on has failed: its blocks would
+    be found as another quality class."""
+    if not report["error"] and report["profile"] != announced:
+        report.update(code="mismatch", error=f"the KV was sent by profile {report['profile']}, "
+                                             f"where {announced} was announced")
 
 
 def _no_report(reason: str) -> dict[str, Any]:

@@ -4,10 +4,11 @@ import os
 import tempfile
 import unittest
 
-from kvserve.vllm.decision import Decider, ModeSwitch
+from kvserve.vllm.decision import Decider, ModeSwitch, class_of
 from kvserve.vllm.settings import parse_settings
 
 DROPPING = "window:outside=0|mixed|rans"
+CALIBRATED = "affine:source=calibrated|uniform|rans"
 LOSSY = "hadamard|uniform:k_levels=16,v_levels=8|rans"
 
 
@@ -19,12 +20,12 @@ class Decisions(unittest.TestCase):
     def test_default_profile(self):
         decision = decider(profile=LOSSY).decide({"do_remote_decode": True}, None)
         self.assertEqual(decision.reason, "default")
-        self.assertEqual(decision.quality_class, decision.profile)
+        self.assertEqual(class_of(decision.profile), decision.profile)
         self.assertFalse(decision.error)
 
     def test_exact_profiles_have_no_class(self):
         for profile in ("none", "lossless"):
-            self.assertEqual(decider(profile=profile).decide(None, None).quality_class, "")
+            self.assertEqual(class_of(decider(profile=profile).decide(None, None).profile), "")
 
     def test_a_request_names_its_profile_in_either_place(self):
         for params, xargs in (({"kvserve": {"profile": LOSSY}}, None),
@@ -38,7 +39,7 @@ class Decisions(unittest.TestCase):
     def test_one_class_for_all_spellings_of_a_profile(self):
         one = decider().decide({"kvserve": {"profile": "uniform|rans"}}, None)
         two = decider().decide({"kvserve": {"profile": "uniform:k_levels=16|rans"}}, None)
-        self.assertEqual(one.quality_class, two.quality_class)
+        self.assertEqual(class_of(one.profile), class_of(two.profile))
 
     def test_what_cannot_be_is_an_error_and_sent_uncompressed(self):
         for params, word in (({"kvserve": {"level": "high"}}, "level"),
@@ -46,12 +47,12 @@ class Decisions(unittest.TestCase):
                              ({"kvserve": {"profile": 4}}, "short form"),
                              ({"kvserve": "high"}, "object"),
                              ({"kvserve": {"profile": DROPPING}}, "'window' drops tokens"),
+                             ({"kvserve": {"profile": CALIBRATED}}, "calibration artefact"),
                              ({"kvserve": {"min_accuracy": 0.99}}, "not supported yet"),
                              ({"kvserve": {"slo_ms": 100}}, "not supported yet")):
             decision = decider(profile=LOSSY).decide(params, None)
             self.assertIn(word, decision.error)
-            self.assertEqual((decision.profile, decision.quality_class, decision.reason),
-                             ("none", "", "invalid_request"))
+            self.assertEqual((decision.profile, decision.reason), ("none", "invalid_request"))
 
     def test_contradiction_is_an_error(self):
         decision = decider().decide({"kvserve": {"profile": "none"}}, {"kvserve_profile": LOSSY})
@@ -64,9 +65,13 @@ class Decisions(unittest.TestCase):
 
     def test_observing_sends_uncompressed_and_says_what_would_have_been(self):
         decision = decider(profile=LOSSY, mode="observe").decide(None, None)
-        self.assertEqual((decision.profile, decision.quality_class, decision.reason),
-                         ("none", "", "observe"))
+        self.assertEqual((decision.profile, decision.reason), ("none", "observe"))
         self.assertIn("hadamard", decision.would_be)
+
+    def test_off_sends_uncompressed_and_says_no_more(self):
+        decision = decider(profile=LOSSY, mode="off").decide(None, None)
+        self.assertEqual((decision.profile, decision.reason, decision.would_be),
+                         ("none", "off", ""))
 
 
 class Switch(unittest.TestCase):

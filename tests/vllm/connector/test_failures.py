@@ -3,12 +3,12 @@
 import time
 import unittest
 
-from stub_engine import Pair, StubEngine, prompt_of, single_answer, transfer_config
+from stub_engine import Answer, Pair, StubEngine, prompt_of, single_answer, transfer_config
 from test_pair import LOSSY, PairTest
 
 
 class LoadFailures(PairTest):
-    def failing(self, policy: str, change) -> tuple[Pair, str, list[int]]:
+    def failing(self, policy: str, change) -> tuple[Pair, list[int], Answer]:
         pair = self.pair(policy=policy)
         prompt = prompt_of(120)
         params = pair.prefill_request(prompt)
@@ -177,7 +177,7 @@ class Aborts(PairTest):
 
 class Capacity(PairTest):
     def test_more_requests_than_the_sender_holds(self):
-        # 1 MiB: about two prompts of 1000 tokens (2 MB raw each with 4 layers of float32).
+        # 1 MiB: one prompt of 700 tokens (0.7 MB raw) and what has been encoded of another.
         pair = self.pair(max_staged_bytes=1 << 20)
         prompts = [prompt_of(700, seed=n) for n in range(6)]
         params = [pair.prefill_request(prompt) for prompt in prompts]
@@ -185,6 +185,10 @@ class Capacity(PairTest):
             pair.decode.add(f"d{n}", prompt, 3, params[n])
             pair.decode.run(f"d{n}")
             self.assertEqual(pair.decode.answers[f"d{n}"].tokens, single_answer(prompt, 3))
+        errors = [pair.decode.answers[f"d{n}"].params["kvserve"]["error"]
+                  for n in range(len(prompts))]
+        self.assertIsNone(errors[0])
+        self.assertRegex(errors[-1], "would pass the limit")
 
 
 class Stats(PairTest):
@@ -205,6 +209,39 @@ class Stats(PairTest):
                            2 * counters[("wire_bytes", "received", "0")])
         self.assertEqual(len(total.data["histograms"]["load_seconds"]), 3)
         self.assertIn("all ranks", " ".join(total.reduce()))
+
+    def test_what_is_not_sent_is_not_counted_as_sent(self):
+        """The decode engine holds most of the second prompt, and nobody takes the third."""
+        pair = self.pair(LOSSY, frame_tokens=16, lease_s=1)
+        shared = prompt_of(160)
+        for end in (1, 2):
+            pair.ask(shared + prompt_of(40, seed=end))
+        pair.prefill_request(prompt_of(200, seed=3))
+        sender = pair.prefill.worker._worker._transport.sender
+        deadline = time.monotonic() + 20
+        while sender.open_tickets and time.monotonic() < deadline:
+            pair.prefill.step()
+        pair.prefill.step()
+        raw = {}
+        for stats in pair.decode.stats + pair.prefill.stats:
+            for key, amount in stats.data["counters"].items():
+                name, *labels = key.split("\x1f")
+                if name == "raw_bytes":
+                    raw[labels[0]] = raw.get(labels[0], 0) + amount
+        self.assertAlmostEqual(raw["sent"] / raw["received"], 1, delta=0.05)
+
+
+class Start(unittest.TestCase):
+    """What no request could be served by is an error at start, in words."""
+
+    def test_default_profile_that_needs_a_calibration(self):
+        with self.assertRaisesRegex(ValueError, "profile='affine.*calibrat"):
+            StubEngine(transfer_config("kv_producer",
+                                       profile="affine:source=calibrated|uniform|rans"))
+
+    def test_default_profile_that_needs_a_prompts_queries(self):
+        with self.assertRaisesRegex(ValueError, "profile='attention.*queries"):
+            StubEngine(transfer_config("kv_producer", profile="attention:outside=0.25|mixed|rans"))
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import unittest
 
+import kvserve
 import torch
 from stub_engine import (
     Pair,
@@ -60,7 +61,6 @@ class Exact(PairTest):
                 self.assertEqual(pair.ask(prompt).tokens, single_answer(prompt), (ours, theirs))
 
     def test_chunked_prefill(self):
-        pair = self.pair(prefill={"batch_tokens": 48}, frame_tokens=64)
         for layers_per_frame in (0, 1, 3):
             pair = self.pair(prefill={"batch_tokens": 48}, frame_tokens=64,
                              layers_per_frame=layers_per_frame)
@@ -219,7 +219,7 @@ class Lossy(PairTest):
         self.assertGreater(noise, 0.01)
         said = pair.decode.answers[name].params["kvserve"]
         self.assertGreater(said["compression_ratio"], 3.0)
-        self.assertEqual(said["profile"], said["profile"].strip())
+        self.assertEqual(said["profile"], kvserve.Profile(LOSSY).name)
 
     def test_frames_that_the_profile_cannot_code_go_exactly_between_compressed_ones(self):
         """One value that is no number: its frame alone keeps every bit."""
@@ -274,6 +274,20 @@ class QualityClasses(PairTest):
         pair.decode.add("local", prompt, 4)
         pair.decode.run("local")
         self.assertEqual(pair.decode.answers["local"].tokens, single_answer(prompt))
+
+    def test_class_is_that_of_the_kv_and_not_what_a_client_says(self):
+        pair = self.pair(LOSSY)
+        for n, said in enumerate(("lossless", "none", "uniform|rans", "of another release")):
+            prompt = prompt_of(200, n)
+            params = pair.prefill_request(prompt)
+            params["kvserve"]["profile"] = said
+            pair.decode.add(said, prompt, 4, params)
+            pair.decode.add(f"{said}, local", prompt, 4)
+            pair.decode.run()
+            for name in (said, f"{said}, local"):
+                self.assertEqual(pair.decode.answers[name].tokens, single_answer(prompt), name)
+            self.assertRegex(pair.decode.answers[said].params["kvserve"]["error"],
+                             "was announced|unknown stage")
 
     def test_same_class_shares_blocks(self):
         pair = self.pair(LOSSY, frame_tokens=16)

@@ -116,7 +116,7 @@ class Aborts(PairTest):
         worker = pair.prefill.worker._worker
         worker._transport.begin(OfferStart(ticket, "none", prompt[:-1], ""))
         remote = RemoteKv(ticket=ticket, addresses=[worker.handshake.address],
-                          tokens=len(prompt) - 1, profile="none", quality_class="",
+                          tokens=len(prompt) - 1, profile="none",
                           reason="default", tp_size=1, facts=worker.handshake.facts)
         return {"do_remote_prefill": True, "kvserve": asdict(remote)}
 
@@ -149,7 +149,6 @@ class Aborts(PairTest):
             self.assertEqual("aborted" in (error or ""), n % 2 == 0, error)
         pair.decode.drain()
         self.assertEqual(pair.decode.free_blocks(), pair.decode.free_at_start)
-
 
     def test_lease_that_expires_while_it_is_read(self):
         """The load has failed, whatever lies in the prefill engine's blocks by then."""
