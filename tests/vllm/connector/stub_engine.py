@@ -13,6 +13,8 @@ import itertools
 import json
 import os
 import tempfile
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -201,23 +203,15 @@ class StubEngine:
         self.answers[request_id].finished = True
         self.answers[request_id].reason = "abort"
 
-    def run(self, *request_ids: str, steps: int = 20000) -> None:
+    def run(self, *request_ids: str) -> None:
         """Steps until these requests (all, when none is named) have ended."""
-        for _ in range(steps):
-            wanted = request_ids or tuple(self.answers)
-            if all(self.answers[name].finished for name in wanted):
-                return
-            self.step()
-        raise AssertionError(f"not finished after {steps} steps: "
-                             f"{[n for n in wanted if not self.answers[n].finished]}")
+        wanted = request_ids or tuple(self.answers)
+        step_until(lambda: all(self.answers[name].finished for name in wanted), self,
+                   what=f"end of {wanted}")
 
-    def drain(self, steps: int = 20000) -> None:
+    def drain(self) -> None:
         """Steps until the scheduler has nothing left, delayed frees included."""
-        for _ in range(steps):
-            if not self.scheduler.has_requests():
-                return
-            self.step()
-        raise AssertionError(f"still {list(self.scheduler.requests)} after {steps} steps")
+        step_until(lambda: not self.scheduler.has_requests(), self, what="end of all requests")
 
     def free_blocks(self) -> int:
         return self.scheduler.kv_cache_manager.block_pool.get_num_free_blocks()
@@ -348,6 +342,16 @@ class StubEngine:
         self._folder.cleanup()
 
 
+def step_until(condition: Callable[[], bool], *engines: StubEngine, what: str) -> None:
+    """By time, since idle steps are quick and a busy machine keeps transfers waiting."""
+    end = time.monotonic() + 60
+    while not condition():
+        if time.monotonic() > end:
+            raise AssertionError(f"waited in vain for {what}")
+        for engine in engines:
+            engine.step()
+
+
 class Pair:
     """A prefill and a decode engine, and what a router does between them."""
 
@@ -379,6 +383,12 @@ class Pair:
         name = self.start(prompt, max_tokens, **options)
         self.decode.run(name)
         return self.decode.answers[name]
+
+    def wait_for_no_tickets(self) -> None:
+        """Steps until the last one has ended, and once more for its report."""
+        sender = self.prefill.worker._worker._transport.sender
+        step_until(lambda: sender.open_tickets == 0, self.prefill, self.decode, what="no tickets")
+        self.prefill.step()
 
     def close(self) -> None:
         self.prefill.close()

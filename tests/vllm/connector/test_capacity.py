@@ -4,7 +4,14 @@ import statistics
 import unittest
 
 import torch
-from stub_engine import Pair, StubEngine, prompt_of, single_answers, transfer_config
+from stub_engine import (
+    Pair,
+    StubEngine,
+    prompt_of,
+    single_answers,
+    step_until,
+    transfer_config,
+)
 from test_pair import PairTest
 
 
@@ -49,11 +56,9 @@ class BothWays(unittest.TestCase):
         for n, prompt in enumerate(prompts):  # each sender is full after three
             for pair in pairs:
                 names[pair.start(prompt, salt=str(id(pair)))] = (pair.decode, n)
-        for _ in range(200000):
-            for engine in engines:
-                engine.step()
-            if all(engine.answers[name].finished for name, (engine, _) in names.items()):
-                break
+        step_until(lambda: all(engine.answers[name].finished
+                               for name, (engine, _) in names.items()), *engines,
+                   what="end of all requests")
         delivered = 0
         for name, (engine, n) in names.items():
             self.assertEqual(engine.answers[name].tokens, expected[n], name)

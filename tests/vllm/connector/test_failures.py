@@ -132,12 +132,7 @@ class Aborts(PairTest):
         pair.decode.abort(name)
         pair.decode.step()
         pair.decode.drain()
-        sender = pair.prefill.worker._worker._transport.sender
-        deadline = time.monotonic() + 10
-        while sender.open_tickets and time.monotonic() < deadline:
-            pair.prefill.step()
-            pair.decode.step()
-        self.assertEqual(sender.open_tickets, 0)
+        pair.wait_for_no_tickets()
 
     def test_aborted_on_the_prefill_engine(self):
         pair = self.pair(prefill={"batch_tokens": 48})
@@ -165,10 +160,7 @@ class Aborts(PairTest):
         pair = self.pair(lease_s=1)
         prompt = prompt_of(100)
         params = pair.prefill_request(prompt)
-        sender = pair.prefill.worker._worker._transport.sender
-        deadline = time.monotonic() + 20
-        while sender.open_tickets and time.monotonic() < deadline:
-            pair.prefill.step()
+        pair.wait_for_no_tickets()
         pair.decode.add("d", prompt, 4, params)
         pair.decode.run("d")
         self.assertEqual(pair.decode.answers["d"].tokens, single_answer(prompt))
@@ -196,8 +188,7 @@ class Stats(PairTest):
         pair = self.pair(LOSSY)
         for n in range(3):
             pair.ask(prompt_of(100, seed=n))
-        for _ in range(50):
-            pair.prefill.step()
+        pair.wait_for_no_tickets()
         total = type(pair.decode.stats[0])()
         for stats in pair.decode.stats + pair.prefill.stats:
             total.aggregate(stats)
@@ -217,11 +208,7 @@ class Stats(PairTest):
         for end in (1, 2):
             pair.ask(shared + prompt_of(40, seed=end))
         pair.prefill_request(prompt_of(200, seed=3))
-        sender = pair.prefill.worker._worker._transport.sender
-        deadline = time.monotonic() + 20
-        while sender.open_tickets and time.monotonic() < deadline:
-            pair.prefill.step()
-        pair.prefill.step()
+        pair.wait_for_no_tickets()
         raw = {}
         for stats in pair.decode.stats + pair.prefill.stats:
             for key, amount in stats.data["counters"].items():

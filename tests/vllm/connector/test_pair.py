@@ -91,15 +91,7 @@ class Exact(PairTest):
         again = pair.ask(prompt)
         self.assertEqual(again.tokens, single_answer(prompt))
         self.assertEqual(again.params["kvserve"]["reason"], "held_already")
-        self.wait_for_no_tickets(pair)
-
-    def wait_for_no_tickets(self, pair: Pair) -> None:
-        sender = pair.prefill.worker._worker._transport.sender
-        for _ in range(2000):
-            if sender.open_tickets == 0:
-                return
-            pair.prefill.step()
-        self.fail(f"{sender.open_tickets} tickets stay open")
+        pair.wait_for_no_tickets()
 
     def test_many_at_once(self):
         pair = self.pair(frame_tokens=32, connections=4)

@@ -184,10 +184,7 @@ class StaleTickets(PairTest):
         pair.decode.add("first", prompt, 4, {**params})
         pair.decode.run("first")
         self.assertIsNone(pair.decode.answers["first"].params["kvserve"]["error"])
-        sender = pair.prefill.worker._worker._transport.sender
-        end = time.monotonic() + 30
-        while sender.open_tickets and time.monotonic() < end:
-            pair.decode.step()
+        pair.wait_for_no_tickets()
         self.expect_refused(other, prompt, params, "sender: ")
 
     def test_ticket_of_an_engine_that_was_restarted_at_the_same_address(self):
