@@ -64,7 +64,7 @@ class Calibration {
         if (!rotated) queries_->AddQueries(layer, first_position, values, heads, dim);
       }));
     }
-    const Status passed = Pass([&](const ConstKvView& chunk) -> Status {
+    Status passed = Pass([&](const ConstKvView& chunk) -> Status {
       KVSERVE_TRY(moments_.Add(chunk));
       if (axes_) KVSERVE_TRY(axes_->Add(chunk));
       if (queries_) KVSERVE_TRY(queries_->AddKeys(chunk));
