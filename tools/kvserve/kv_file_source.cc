@@ -62,7 +62,7 @@ Status JoinedSource::ForEachChunk(std::uint32_t chunk_tokens,
 Status JoinedSource::TapQueries(QueryTap tap) {
   Status any = CalibrationSource::TapQueries(nullptr);
   for (const Part& part : parts_) {
-    const Status tapped = part.source->TapQueries(tap);
+    Status tapped = part.source->TapQueries(tap);
     if (tapped) any = tapped;
     if (!tapped && tapped.error().code != ErrorCode::kUnsupported) return tapped;
   }

@@ -202,7 +202,7 @@ Result<std::string> CodecText(const Json& config, ImportedProfile& imported) {
   for (const auto& [theirs, ours] : kSame) {
     if (name == theirs) return std::string(ours);
   }
-  const std::string ours = name == "Bitcomp" ? "bitpack" : "rans";
+  std::string ours = name == "Bitcomp" ? "bitpack" : "rans";
   imported.lost.push_back("codec " + name + " (" + ours + " in its place)");
   return ours;
 }

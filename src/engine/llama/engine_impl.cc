@@ -106,7 +106,7 @@ Status LlamaEngine::Prefill(SequenceId sequence, std::span<const Token> tokens,
                             std::uint32_t first_position) {
   if (!queries_) return Evaluate(sequence, tokens, first_position, false);
   queries_->Begin(first_position, tokens.size());
-  const Status evaluated = Evaluate(sequence, tokens, first_position, false);
+  Status evaluated = Evaluate(sequence, tokens, first_position, false);
   queries_->End(evaluated.has_value());
   return evaluated;
 }

@@ -45,7 +45,7 @@ bool CanBe(const std::string& text) {
 std::string Usable(const std::string& text) {
   if (CanBe(text)) return text;
   for (const StageInfo* transform : OfKind(StageKind::kTransform)) {
-    const std::string longer = std::string(transform->name) + "|" + text;
+    std::string longer = std::string(transform->name) + "|" + text;
     if (CanBe(longer)) return longer;
   }
   return text;
