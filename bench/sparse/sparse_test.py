@@ -4,18 +4,14 @@ import argparse
 import math
 import unittest
 
-try:
-    import torch
-    from transformers import LlamaConfig, LlamaForCausalLM
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
 
-    from sparse import scores
-    from sparse.__main__ import Evaluation
-    from sparse.model import Model
-except ImportError:
-    torch = None
+from sparse import scores
+from sparse.__main__ import Evaluation
+from sparse.model import Model
 
 
-@unittest.skipIf(torch is None, "needs torch")
 class ScoresTest(unittest.TestCase):
     def setUp(self):
         torch.manual_seed(1)
@@ -74,7 +70,6 @@ class ScoresTest(unittest.TestCase):
         self.assertTrue(apart[1, 1, best])
 
 
-@unittest.skipIf(torch is None, "needs torch")
 class ModelTest(unittest.TestCase):
     def setUp(self):
         torch.manual_seed(2)

@@ -9,7 +9,6 @@ namespace kvserve {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 class PromptBuilder : public ::testing::Test {
  protected:

@@ -162,7 +162,8 @@ void FakeEngine::ShowQueries(std::span<const Token> tokens, std::uint32_t first_
       before.push_back(UnitValue(Mix(token, i % (heads * shape.k_dim) * kGolden + layer)));
     }
     for (std::size_t i = 0; i < before.size(); ++i) {
-      const auto position = static_cast<double>(first_position + i / (heads * shape.k_dim));
+      const std::size_t token = i / (heads * shape.k_dim);
+      const auto position = static_cast<double>(first_position + token);
       const std::size_t d = i % shape.k_dim;
       const double angle = position * std::pow(static_cast<double>(shape.rope_theta),
                                                -static_cast<double>(d % pairs) / pairs);
