@@ -45,6 +45,11 @@ Status CheckQueries(const Chain& chain, const ConstKvView& view, const QueryView
                      "selector '" + std::string(selector->name) +
                          "' ranks tokens by the prompt's queries, and none were given");
   }
+  if (queries->tokens.begin > queries->tokens.end || queries->tokens.end > kMaxTokens) {
+    return MakeError(ErrorCode::kInvalidArgument,
+                     "queries of tokens " + std::to_string(queries->tokens.begin) + " to " +
+                         std::to_string(queries->tokens.end) + " are out of range");
+  }
   for (const auto& layer : view.layers) {
     const QueryLayer* const found = FindQueries(*queries, layer.layer);
     if (found == nullptr) return Wrong(layer.layer, "were not given");

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "pipeline/profile_text.h"
+#include "pipeline/reference_executor.h"
 #include "pipeline/testing/chunk.h"
 #include "pipeline/testing/toy_stages.h"
 
@@ -70,6 +71,22 @@ TEST_F(FrameQueries, AreWantedOnlyByASelectorThatNeedsThem) {
   EXPECT_THAT(Refused(nullptr), HasSubstr("'asking'"));
 }
 
+// As tools do that go past FrameEncoder.
+TEST_F(FrameQueries, AreWantedByTheReferenceExecutorToo) {
+  const Chain chain = Chain::Create(ParseProfileText("asking|classes|none", table_)->stages, table_,
+                                    DType::kFloat32, Device::kHost, ProfileOrigin::kCaller)
+                          .value();
+  FrameContext frame{.geometry = &geometry_, .tokens = {8, 12}};
+  const ConstKvView view = std::as_const(chunk_).view();
+  CodedSections sections;
+  const auto refused = EncodePlanes(chain, view, frame, sections);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_THAT(refused.error().message, HasSubstr("'asking'"));
+  frame.queries = &queries_;
+  EXPECT_TRUE(EncodePlanes(chain, view, frame, sections));
+}
+
 TEST_F(FrameQueries, HaveTheShapesOfTheKeys) {
   QueryView other = queries_;
   other.layers[0].heads = 3;
@@ -86,6 +103,10 @@ TEST_F(FrameQueries, HaveTheShapesOfTheKeys) {
   other = queries_;
   other.tokens = {13, 13};
   EXPECT_THAT(Refused(&other), HasSubstr("none were given"));
+  other.tokens = {kMaxTokens - 2, kMaxTokens + 1};
+  EXPECT_THAT(Refused(&other), HasSubstr("out of range"));
+  other.tokens = {16, 13};
+  EXPECT_THAT(Refused(&other), HasSubstr("out of range"));
   values_[47] = std::numeric_limits<float>::infinity();
   EXPECT_THAT(Refused(&queries_), HasSubstr("layer 0 are not all finite"));
 }

@@ -13,6 +13,7 @@
 #include "pipeline/executor_faults.h"
 #include "pipeline/feedback_history.h"
 #include "pipeline/frame_plan.h"
+#include "pipeline/frame_queries.h"
 #include "pipeline/plane_floats.h"
 #include "pipeline/plane_order.h"
 #include "pipeline/side_section.h"
@@ -143,6 +144,7 @@ class Encoder : private ChainRun<const std::byte> {
 
  private:
   Status WeighTokens() {
+    KVSERVE_TRY(CheckQueries(chain_, view_, frame_.queries));
     KVSERVE_TRY(BeginWeights(chain_, memory_, planes_, weights_));
     for (std::size_t i = 0; i < chain_.selectors().size(); ++i) {
       const auto& selector = chain_.selectors()[i];

@@ -38,7 +38,8 @@ struct EncoderMemory {
 // An arena or workers that `frame` lacks are made for the call.
 // Deterministic. `seconds` accumulates by stage name, conversions from and to the cache's dtype as
 // "convert". kBadInput names layer, plane and token of a value that is not finite where the
-// quantizer is real, or that a transform made so or larger than kLargestCoefficient.
+// quantizer is real, or that a transform made so or larger than kLargestCoefficient;
+// kInvalidArgument for queries that a selector needs and `frame` lacks (CheckQueries).
 [[nodiscard]] Status EncodePlanes(const Chain& chain, const ConstKvView& view,
                                   const FrameContext& frame, CodedSections& out,
                                   StageSeconds* seconds = nullptr, EncoderMemory* memory = nullptr);

@@ -60,4 +60,7 @@ class BenchTest(cli_case.CliCase):
         self.refuse(2, "bench", "codec", "--threads", "0", says="--threads")
         self.refuse(2, "bench", "codec", "--frame-tokens", "0", says="0")
         self.refuse(3, "bench", "codec", *QUICK, "--data", "none.safetensors", says="none.saf")
+        kv_sample.write_random(self.folder / "kv.safetensors", tokens=10)
+        self.refuse(2, "bench", "codec", *QUICK, "--data", "kv.safetensors", "--profile", "snapkv",
+                    says="'attention' ranks tokens by the prompt's queries")
         self.refuse(2, "bench", says="subcommand")

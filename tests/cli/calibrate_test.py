@@ -44,6 +44,10 @@ class CalibrateTest(cli_case.CliCase):
         self.refuse(2, "calibrate", "--data", self.kv, "--compute", "banana", "-o", "x.calib",
                     says="banana")
 
+    def test_profiles_that_need_queries_have_none_here(self):
+        self.refuse(2, "calibrate", "--data", self.kv, "--profile", "snapkv", "-o", "x.calib",
+                    says="'attention' ranks tokens by the prompt's queries")
+
     def test_klt_of_a_kv_file_serves_to_code_it(self):
         self.calibrate()
         frames = self.folder / "x.kvs"
