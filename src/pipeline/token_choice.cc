@@ -69,6 +69,10 @@ TokenChoice TokenChoice::From(const Settings& settings, const FrameContext& fram
           .per_layer = settings.integer(kScopeId) != 0};
 }
 
+bool TokenChoice::MayDrop(const Settings& settings) {
+  return settings.value(kOutsideId) == 0.0 && settings.value(kKeepId) < 1.0;
+}
+
 std::uint32_t RecentBegin(const FrameContext& frame, std::uint32_t recent) {
   const std::uint32_t end = frame.prompt_tokens > 0 ? frame.prompt_tokens : frame.tokens.end;
   return end - std::min(end, recent);

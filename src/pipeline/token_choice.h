@@ -76,6 +76,7 @@ struct TokenChoice {
 
   // Of a selector with all five parameters.
   [[nodiscard]] static TokenChoice From(const Settings& settings, const FrameContext& frame);
+  [[nodiscard]] static bool MayDrop(const Settings& settings);
   [[nodiscard]] bool always(std::uint32_t token) const {
     return token < sinks || token >= kept_from;
   }

@@ -114,7 +114,7 @@ class Attention : public Selector {
     return {};
   }
   [[nodiscard]] bool needs_queries() const override { return true; }
-  [[nodiscard]] bool may_drop() const override { return settings_.value(kOutsideId) == 0.0; }
+  [[nodiscard]] bool may_drop() const override { return TokenChoice::MayDrop(settings_); }
 
  private:
   // Positions of the queries to rank by.

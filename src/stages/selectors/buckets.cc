@@ -86,7 +86,7 @@ class Buckets : public Selector {
     WeighByChoice(TokenChoice::From(settings_, frame), frame, view, *scores, weights);
     return {};
   }
-  [[nodiscard]] bool may_drop() const override { return settings_.value(kOutsideId) == 0.0; }
+  [[nodiscard]] bool may_drop() const override { return TokenChoice::MayDrop(settings_); }
 
  private:
   Status ScoreLayer(const ConstLayerView& layer, std::span<float> scores, Arena& scratch) const {

@@ -82,6 +82,8 @@ TEST(Buckets, RefusesParametersOutOfRange) {
     EXPECT_FALSE(testing::MakeSelector(BucketsStage(), {{name, value}})) << name << " " << value;
   }
   EXPECT_TRUE(testing::MakeSelector(BucketsStage(), {{"outside", 0}}).value()->may_drop());
+  const auto all = testing::MakeSelector(BucketsStage(), {{"outside", 0}, {"keep", 1}});
+  EXPECT_FALSE(all.value()->may_drop());
 }
 
 }  // namespace

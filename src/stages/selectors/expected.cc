@@ -192,11 +192,14 @@ class Expected : public Selector {
     return {};
   }
   [[nodiscard]] bool needs_artefact() const override { return true; }
-  [[nodiscard]] bool may_drop() const override {
-    return settings_.value(kOutsideId) == 0.0 && settings_.value(kKeepId) < 1.0;
-  }
+  [[nodiscard]] bool may_drop() const override { return TokenChoice::MayDrop(settings_); }
 
  private:
+  // As engines do, and `unrope`: an odd channel has no partner to turn with.
+  [[nodiscard]] static RopeStyle StyleOf(const LayerGeometry& layer) {
+    return layer.k_dim % 2 == 0 ? layer.rope_style : RopeStyle::kNone;
+  }
+
   // Where each layer's queries will be, [layer of the view]; layers with the same RoPE share it.
   [[nodiscard]] std::span<const RotationAverages*> Ahead(const FrameContext& frame,
                                                          const ConstKvView& view) const {
@@ -214,7 +217,7 @@ class Expected : public Selector {
       }
       ahead[i] = same < i ? ahead[same]
                           : frame.arena->New<RotationAverages>(
-                                own.rope_style, own.rope_theta, own.k_dim, end,
+                                StyleOf(own), own.rope_theta, own.k_dim, end,
                                 end + settings_.value(kHorizon), *frame.arena);
     }
     return ahead;

@@ -207,6 +207,23 @@ TEST(Expected, FramesOfOneTokenAndLayersWithoutTokens) {
   EXPECT_TRUE(weights[2].empty());
 }
 
+// Their statistics are not rotated, as keys of such layers are not turned back.
+TEST(Expected, LayersOfOddWidthAreAsWithoutRope) {
+  const auto weigh = [](RopeStyle style) {
+    KvGeometry geometry = testing::MakeGeometry(DType::kFloat32, {{1, 5, 4}, {1, 4, 4}});
+    geometry.layers[0].rope_style = style;
+    geometry.layers[0].rope_theta = style == RopeStyle::kNone ? 0.0F : 1e4F;
+    Weighing test(geometry, {0, 40});
+    test.FillKeys([](auto l, auto t, auto h, auto d) { return Noise(l, t, h, d); });
+    test.SetStatistics(
+        1, [](auto l, auto h, auto i) { return Noise(l, h, i, 3); },
+        [](auto, auto, auto i, auto j) { return i == j ? 2.0F : 0.0F; });
+    return test.Weigh(ExpectedStage(), {{"beta", 1}}).value();
+  };
+  EXPECT_EQ(weigh(RopeStyle::kHalves), weigh(RopeStyle::kNone));
+  EXPECT_EQ(weigh(RopeStyle::kInterleaved), weigh(RopeStyle::kNone));
+}
+
 TEST(Expected, NamesTheLayerThatTheArtefactLacks) {
   const Weighing without({{1, 4, 4}}, {0, 8});
   const auto lacking = without.Weigh(ExpectedStage(), {});
