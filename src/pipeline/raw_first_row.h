@@ -13,6 +13,16 @@
 
 namespace kvserve {
 
+[[nodiscard]] constexpr ParameterInfo RawFirstParameter(std::uint8_t id) {
+  return {.id = id,
+          .name = "raw_first",
+          .type = ParameterType::kBoolean,
+          .low = 0,
+          .high = 1,
+          .default_k = 1,
+          .help = "keep the request's first token in 16 bits (fp32 caches: 32)"};
+}
+
 // Part of a quantizer's PlaneState; memory is the plane's arena's.
 class RawFirstRow {
  public:

@@ -30,13 +30,7 @@ constexpr ParameterInfo kParameters[] = {
      .per_plane = true,
      .unit = "values",
      .help = "channels that share a scale; the last block of a head may be shorter"},
-    {.id = kRawFirst,
-     .name = "raw_first",
-     .type = ParameterType::kBoolean,
-     .low = 0,
-     .high = 1,
-     .default_k = 1,
-     .help = "keep the request's first token in 16 bits (fp32 caches: 32)"},
+    RawFirstParameter(kRawFirst),
 };
 
 constexpr StageInfo kInfo = {

@@ -12,6 +12,7 @@
 #include "pipeline/class_runs.h"
 #include "pipeline/dropped_tokens.h"
 #include "pipeline/head_classes.h"
+#include "pipeline/raw_first_row.h"
 #include "pipeline/stage.h"
 #include "pipeline/token_classes.h"
 
@@ -93,13 +94,7 @@ constexpr ParameterInfo kParameters[] = {
      .per_plane = true,
      .help = "what shares a range: a channel over the tokens, a token, or all",
      .choices = kAxes},
-    {.id = kRawFirst,
-     .name = "raw_first",
-     .type = ParameterType::kBoolean,
-     .low = 0,
-     .high = 1,
-     .default_k = 1,
-     .help = "keep the request's first token in 16 bits (fp32 caches: 32)"},
+    RawFirstParameter(kRawFirst),
     {.id = kReconstruct,
      .name = "reconstruct",
      .type = ParameterType::kChoice,
@@ -215,7 +210,7 @@ class Mixed : public Quantizer {
 
  private:
   [[nodiscard]] std::uint32_t RawRows(const PlaneContext& plane) const {
-    return raw_first_ && plane.tokens.begin == 0 && !plane.tokens.empty() ? 1 : 0;
+    return RawFirstRow::Rows(raw_first_, plane);
   }
 
   // Of a layer at either end all heads alike.
