@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <string>
 
 #include "base/try.h"
@@ -55,13 +56,7 @@ constexpr ParameterInfo kParameters[] = {
      .per_plane = true,
      .help = "decode with the vector's root mean square, or so that it keeps its norm",
      .choices = kScales},
-    {.id = kRawFirst,
-     .name = "raw_first",
-     .type = ParameterType::kBoolean,
-     .low = 0,
-     .high = 1,
-     .default_k = 1,
-     .help = "keep the request's first token in 16 bits (fp32 caches: 32)"},
+    RawFirstParameter(kRawFirst),
 };
 
 constexpr StageInfo kInfo = {
@@ -117,7 +112,10 @@ void ObserveVector(LloydMaxState& state, std::span<const float> values, std::siz
   QuantizeToCodebook(state.runs.codebook(), values, state.inverses[run], symbols);
   DequantizeFromCodebook(state.runs.codebook(), symbols, 1.0F, points);
   const double coded = SumOfSquares(points);
-  if (coded > 0.0) state.scales[run] = static_cast<float>(std::sqrt(squares / coded));
+  constexpr double kLargest = std::numeric_limits<float>::max();
+  if (coded > 0.0) {
+    state.scales[run] = static_cast<float>(std::min(std::sqrt(squares / coded), kLargest));
+  }
 }
 
 class LloydMax : public Quantizer, public RowQuantizer {

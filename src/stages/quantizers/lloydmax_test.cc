@@ -101,6 +101,11 @@ TEST(LloydMaxQuantizer, ExtremesStayFiniteAndZeroStaysZero) {
   for (const float value : run.Whole(*Make(16, 1024, kNorm, 0), plane, values).values) {
     ASSERT_TRUE(std::isfinite(value));
   }
+  // What keeps the norm of these is beyond float32.
+  const std::vector<float> largest(8, 3.4e38F);
+  for (const float value : run.Whole(*Make(2, 1024, kNorm, 0), plane, largest).values) {
+    ASSERT_GT(value, 2.7e38F);
+  }
   const std::vector<float> zeros(8, 0.0F);
   EXPECT_EQ(run.Whole(*Make(8, 1024, kNorm, 0), plane, zeros).values, zeros);
 }
