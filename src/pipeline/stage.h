@@ -3,11 +3,11 @@
 // A frame is coded plane by plane in coding order (K0, V0, K1, V1, ...; one plane per single-plane
 // layer). Encoding one plane: transforms forward, then the quantizer; if a transform asks for
 // feedback, the plane is decoded again at once, so that later planes are predicted from what the
-// receiver will have. The quantizer then codes the token classes of all planes, and the codec their
-// symbols. Decoding runs in three steps: token classes of all planes, all symbols by the codec,
-// then plane by plane dequantizer and inverse transforms. Planes without tokens are planned and are
-// in every list, but are never transformed or quantized. ARCHITECTURE.md works the hardest known
-// codec through these interfaces.
+// receiver will have. The quantizer, which made classes of the selectors' weights before, then
+// codes the token classes of all planes, and the codec their symbols. Decoding runs in three steps:
+// token classes of all planes, all symbols by the codec, then plane by plane dequantizer and
+// inverse transforms. Planes without tokens are planned and are in every list, but are never
+// transformed or quantized. ARCHITECTURE.md works the hardest known codec through these interfaces.
 #pragma once
 
 #include <atomic>
@@ -337,7 +337,7 @@ class Quantizer {
 
   // True: FrameContext::artefact is set, and frames name it.
   [[nodiscard]] virtual bool needs_artefact() const { return false; }
-  // True: codes tokens by PlaneContext::token_weights. A chain has selectors only before these.
+  // True: codes tokens by what Classify made of their weights. Selectors stand only before these.
   [[nodiscard]] virtual bool honours_weights() const { return false; }
   // Of this plane kind. Default: kCalibrated when an artefact is needed, else kUnit.
   [[nodiscard]] virtual ScaleSource scale_source(PlaneKind kind) const;
