@@ -110,6 +110,7 @@ class RemoteKv:
     tp_size: int
     facts: dict[str, str]
     would_be: str = ""
+    error: str = ""  # what was wrong with the request
     version: int = PARAMS_VERSION
 
     @classmethod
@@ -121,7 +122,8 @@ class RemoteKv:
             raise ValueError(f"kvserve version {value.get('version')!r} in kv_transfer_params, "
                              f"{PARAMS_VERSION} here: the prefill engine is another release")
         kinds = {"ticket": str, "addresses": list, "tokens": int, "profile": str,
-                 "reason": str, "tp_size": int, "facts": dict, "would_be": str}
+                 "reason": str, "tp_size": int, "facts": dict, "would_be": str,
+                 "error": str}
         for name, kind in kinds.items():
             if not isinstance(value.get(name), kind):
                 raise ValueError(f"kvserve.{name} is {value.get(name)!r} in kv_transfer_params")

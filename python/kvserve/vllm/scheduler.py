@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from vllm.v1.outputs import KVConnectorOutput
     from vllm.v1.request import Request
 
-logger = init_logger(__name__)
+logger = init_logger(f"vllm.{__name__}")  # the root of what vLLM shows
 
 _FINISHED_NORMALLY = (RequestStatus.FINISHED_LENGTH_CAPPED, RequestStatus.FINISHED_STOPPED)
 
@@ -233,7 +233,7 @@ class SchedulerHalf:
         remote = RemoteKv(ticket=offer.ticket, addresses=self._addresses,
                           tokens=len(offer.tokens), profile=decision.profile,
                           reason=decision.reason, tp_size=self._tp_size, facts=self._facts,
-                          would_be=decision.would_be)
+                          would_be=decision.would_be, error=decision.error)
         host, _, port = self._addresses[0].rpartition(":")
         params.update(do_remote_prefill=True, remote_host=host, remote_port=int(port),
                       tp_size=self._tp_size, remote_num_tokens=len(offer.tokens),
@@ -289,6 +289,8 @@ class SchedulerHalf:
                 "compression_ratio": None, "stages_ms": {}, "error": load.error or None}
         if remote and remote.would_be:
             said["would_be"] = remote.would_be
+        if remote and remote.error:
+            said["error"] = remote.error
         if not report:
             if not load.error:
                 said["reason"] = "held_already"

@@ -25,7 +25,8 @@ COUNTERS: dict[str, tuple[tuple[str, ...], str]] = {
     "offers": (("outcome", "rank"),
                "Tickets of a prefill engine that have ended, by outcome." + _PER_RANK),
     "loads": (("outcome", "rank"),
-              "Loads of a decode engine that have ended, by outcome." + _PER_RANK),
+              "Loads of a decode engine that have ended, and requests that an engine refused, "
+              "by outcome." + _PER_RANK),
     "raw_bytes": (("direction", "rank"),
                   "KV bytes in the cache's dtype, sent or received." + _PER_RANK),
     "wire_bytes": (("direction", "rank"), "The same as frames." + _PER_RANK),

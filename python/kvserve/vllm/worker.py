@@ -21,7 +21,7 @@ from kvserve.vllm.settings import Settings
 from kvserve.vllm.stats import KVServeStats
 from kvserve.vllm.transport import Transport
 
-logger = init_logger(__name__)
+logger = init_logger(f"vllm.{__name__}")  # the root of what vLLM shows
 
 
 class WorkerHalf:

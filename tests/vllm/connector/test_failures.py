@@ -72,6 +72,7 @@ class LoadFailures(PairTest):
         answer = pair.ask(prompt, params={"kvserve": {"profile": "ultra"}})
         self.assertEqual(answer.tokens, single_answer(prompt))
         self.assertEqual(answer.params["kvserve"]["reason"], "invalid_request")
+        self.assertIn("ultra", answer.params["kvserve"]["error"])
 
 
 class Mismatch(PairTest):

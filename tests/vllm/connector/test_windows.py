@@ -90,7 +90,7 @@ class WindowsBesideFullAttention(PairTest):
             self.assertEqual(said["raw_bytes"], 299 * LAYERS * LAYER_TOKEN_BYTES)
 
     def test_cost_in_memory_and_on_the_wire_is_said_at_start(self):
-        with self.assertLogs("kvserve.vllm.connector", "WARNING") as log:
+        with self.assertLogs("vllm.kvserve.vllm.connector", "WARNING") as log:
             engine = StubEngine(transfer_config("kv_consumer"), **self.ENGINE)
         engine.close()
         self.assertRegex("\n".join(log.output),
