@@ -3,6 +3,7 @@
 import unittest
 from pathlib import Path
 
+from kvserve.vllm import connector, scheduler, worker
 from kvserve.vllm.settings import SCHEMA, SettingsError, describe, parse_settings
 
 
@@ -52,6 +53,11 @@ class Settings(unittest.TestCase):
             self.assertIn(f"{name}=", line)
         self.assertIn("threads=2 (set)", line)
         self.assertNotIn("frame_tokens=256 (set)", line)
+
+    def test_what_is_logged_is_shown(self):
+        """vLLM gives a handler and a level to the loggers below "vllm" alone."""
+        for module in (connector, scheduler, worker):
+            self.assertTrue(module.logger.name.startswith("vllm."), module.__name__)
 
     def test_the_documentation_lists_the_schema(self):
         text = (Path(__file__).parents[3] / "docs" / "VLLM.md").read_text(encoding="utf-8")
