@@ -199,8 +199,10 @@ TEST(MixedQuantizer, WeighedFramesGoThroughEveryChainAndThread) {
   for (const std::string transform :
        {"", "hadamard|", "affine|", "delta:axis=layer|", "delta:group=8|", "affine|hadamard|"}) {
     for (const std::string codec : {"none", "bitpack", "rans", "zstd", "lz4"}) {
-      const std::string chain = "given:octaves=2,drop=0.3|" + transform +
-                                "mixed:low_share=0.5,reconstruct=mean,k_axis=tensor|" + codec;
+      std::string chain = "given:octaves=2,drop=0.3|";
+      chain += transform;
+      chain += "mixed:low_share=0.5,reconstruct=mean,k_axis=tensor|";
+      chain += codec;
       SCOPED_TRACE(chain);
       const auto frame = CodeWeighed(chain, chunk.view(), 3);
       EXPECT_TRUE(frame.partly_dropped);
