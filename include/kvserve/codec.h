@@ -58,8 +58,8 @@ struct CodecOptions {
 // headers and checksums).
 using StageSeconds = std::map<std::string, double>;
 
-// Parses the short form ("hadamard|uniform:k_levels=16,v_levels=8|rans"), "none" or "lossless", or a
-// preset ("kivi2", "published:k_levels=8", where options set those of the stages that have them;
+// Parses the short form ("hadamard|uniform:k_levels=16,v_levels=8|rans"), "none" or "lossless", or
+// a preset ("kivi2", "published:k_levels=8", where options set those of the stages that have them;
 // kvserve/stages.h lists the presets). A preset's profile is named as the preset, with the options
 // that differ from it. kInvalidArgument names the stage or option and lists what exists.
 [[nodiscard]] Result<Profile> ParseProfile(std::string_view text);

@@ -48,10 +48,8 @@ Result<Shape> ShapeNamed(std::string_view name) {
   if (name == "roped") {
     LayerGeometry neighbours = Layer(3, 6, 4, 0, RopeStyle::kInterleaved);
     neighbours.rope_theta = 500000.0F;
-    return Shape{{Layer(2, 8, 6), neighbours, Layer(1, 8, 8, 0, RopeStyle::kNone)},
-                 {1000, 1014},
-                 1020,
-                 {}};
+    return Shape{
+        {Layer(2, 8, 6), neighbours, Layer(1, 8, 8, 0, RopeStyle::kNone)}, {1000, 1014}, 1020, {}};
   }
   if (name == "cut") {
     return Shape{{Layer(1, 32, 0, 0, RopeStyle::kNone)}, {0, 17000}, 17000, {}, 512};

@@ -34,7 +34,8 @@ TEST(Gemm, EveryTargetGivesTheOraclesBits) {
         ForEachIsa([&] {
           std::vector<float> out(rows * stride, kUntouched);
           MultiplyRows(in, depth, matrix, width, out.data(), stride);
-          EXPECT_EQ(std::memcmp(out.data(), expected.data(), out.size() * sizeof(float)), 0)
+          const std::size_t bytes = out.size() * sizeof(float);
+          EXPECT_TRUE(bytes == 0 || std::memcmp(out.data(), expected.data(), bytes) == 0)
               << rows << " x " << depth << " x " << width;
         });
       }
