@@ -29,7 +29,7 @@ POSITIVE = {
 
 
 class _Codebook:
-    """Real: a raw first token, then points times scales."""
+    """Real: a raw first token, then points times scales; `_scales(count, side)` is a subclass's."""
 
     native = False
 
@@ -57,9 +57,6 @@ class _Codebook:
                           * scales.reshape(len(symbols), -1)[:, block_of])
             parts.append(np.clip(values, -LARGEST, LARGEST) + np.float32(0))
         return np.concatenate(parts)
-
-    def _scales(self, count: int, side: ByteReader) -> np.ndarray:
-        raise NotImplementedError
 
 
 class Fp4Quantizer(_Codebook):
