@@ -29,7 +29,7 @@ LAW = {
     "src/paged": ["src/kernels"],
     "src/engine": ["src/base"],
     "src/evaluation": ["src/engine", "src/stages", "src/frame", "src/tensorfile"],
-    "src/calibration": ["src/engine", "src/stages", "src/library"],
+    "src/calibration": ["src/engine", "src/stages", "src/library", "src/tensorfile"],
     "src/gp": ["src/base"],
     "src/profiler": ["src/gp", "src/library", "src/evaluation"],
     "src/controller": ["src/base", "src/library"],
