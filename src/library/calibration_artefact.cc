@@ -42,6 +42,13 @@ const std::vector<float>* CalibrationArtefact::head_scores(std::uint32_t layer) 
   return layer < layers.size() && !layers[layer].empty() ? &layers[layer] : nullptr;
 }
 
+const AttentionProfile::Plane* CalibrationArtefact::attention(std::uint32_t layer,
+                                                              PlaneKind kind) const {
+  const auto& planes = contents_.attention_profile.planes;
+  const std::size_t index = PlaneIndex(layer, kind);
+  return index < planes.size() && !planes[index].level.empty() ? &planes[index] : nullptr;
+}
+
 const EntropyClasses* CalibrationArtefact::entropy(std::uint32_t alphabet) const {
   const auto found =
       std::find_if(contents_.entropy.begin(), contents_.entropy.end(),

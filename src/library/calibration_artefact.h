@@ -45,6 +45,24 @@ struct QueryStatistics {
   std::vector<float> covariance;  // [head, dim, dim], symmetric
 };
 
+// What log2 of a token's sensitivity to errors is in the mean over the calibration texts, so that a
+// frame of some of a request's tokens can tell what is much and what is little. The sensitivity is
+// that of the selector `expected`: queries from the prompt's end to `horizon` tokens later, softmax
+// over the keys seen. Tokens 0 to 3 of a text are left out.
+struct AttentionProfile {
+  struct Plane {
+    std::vector<float> level;    // [seen][ahead] of the last kLevelTokens of the keys seen
+    std::vector<float> recency;  // [distance] when all keys are seen, less its own mean
+  };
+  static constexpr std::uint32_t kLevelTokens = 64;
+  std::uint32_t horizon = 0;         // tokens, 1 or more
+  std::vector<std::uint32_t> seen;   // ascending numbers of keys seen, 1 or more
+  std::vector<std::uint32_t> ahead;  // ascending from 0: from the last key seen to the prompt's end
+  std::vector<std::uint32_t> distance;  // ascending: from a token to the prompt's end
+  // [2 * layer + kind]; empty vectors: not there. A single-plane layer has its plane as K.
+  std::vector<Plane> planes;
+};
+
 // What is not there is an empty vector, of all layers or of one.
 class CalibrationArtefact {
  public:
@@ -61,6 +79,7 @@ class CalibrationArtefact {
     // [layer][kv_head], 0..1: how far back the head looks; retrieval heads have high scores,
     // streaming heads (sinks and recent tokens) low ones. docs/CALIBRATION.md has the definition.
     std::vector<std::vector<float>> head_scores;
+    AttentionProfile attention_profile;  // no planes: not there
   };
 
   CalibrationArtefact(Contents contents, Fingerprint fingerprint)
@@ -75,6 +94,8 @@ class CalibrationArtefact {
   [[nodiscard]] const KarhunenLoeve* klt_joint(std::uint32_t layer, PlaneKind kind) const;
   [[nodiscard]] const QueryStatistics* query_statistics(std::uint32_t layer) const;
   [[nodiscard]] const std::vector<float>* head_scores(std::uint32_t layer) const;  // [kv_head]
+  // Null when it has none of this plane.
+  [[nodiscard]] const AttentionProfile::Plane* attention(std::uint32_t layer, PlaneKind kind) const;
   // Null when it has none for this alphabet.
   [[nodiscard]] const EntropyClasses* entropy(std::uint32_t alphabet) const;
 

@@ -1,4 +1,5 @@
-// KLT, query statistics and head scores: what is written is read, lookups, and hostile sections.
+// KLT, query statistics, head scores and attention: what is written is read, lookups, and hostile
+// sections.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -39,6 +40,17 @@ TEST(ModelSections, EverythingComesBack) {
     EXPECT_EQ(read.query_statistics[i].covariance, contents.query_statistics[i].covariance) << i;
   }
   EXPECT_EQ(read.head_scores, contents.head_scores);
+  const AttentionProfile& attention = read.attention_profile;
+  const AttentionProfile& written = contents.attention_profile;
+  EXPECT_EQ(attention.horizon, written.horizon);
+  EXPECT_EQ(attention.seen, written.seen);
+  EXPECT_EQ(attention.ahead, written.ahead);
+  EXPECT_EQ(attention.distance, written.distance);
+  ASSERT_EQ(attention.planes.size(), 8U);
+  for (std::size_t p = 0; p < 8; ++p) {
+    EXPECT_EQ(attention.planes[p].level, written.planes[p].level) << p;
+    EXPECT_EQ(attention.planes[p].recency, written.planes[p].recency) << p;
+  }
 }
 
 TEST(ModelSections, LookupsFindWhatIsThere) {
@@ -58,7 +70,13 @@ TEST(ModelSections, LookupsFindWhatIsThere) {
   ASSERT_NE(artefact.head_scores(1), nullptr);
   EXPECT_EQ(artefact.head_scores(1)->size(), 2U);
   EXPECT_EQ(artefact.head_scores(99), nullptr);
+  ASSERT_NE(artefact.attention(0, PlaneKind::kValue), nullptr);
+  EXPECT_EQ(artefact.attention(0, PlaneKind::kValue)->recency.size(), 3U);
+  EXPECT_EQ(artefact.attention(1, PlaneKind::kKey), nullptr);    // left out
+  EXPECT_EQ(artefact.attention(3, PlaneKind::kValue), nullptr);  // a single plane
+  EXPECT_EQ(artefact.attention(99, PlaneKind::kKey), nullptr);
   const CalibrationArtefact empty(Contents{}, {});
+  EXPECT_EQ(empty.attention(0, PlaneKind::kKey), nullptr);
   EXPECT_EQ(empty.klt_heads(0, PlaneKind::kKey), nullptr);
   EXPECT_EQ(empty.query_statistics(0), nullptr);
   EXPECT_EQ(empty.head_scores(0), nullptr);
@@ -71,6 +89,7 @@ TEST(ModelSections, MayBeLeftOut) {
   contents.klt_joint.clear();
   contents.query_statistics.clear();
   contents.head_scores.clear();
+  contents.attention_profile = {};
   const auto artefact = ParseCalibration(FormatCalibration(contents).value());
   ASSERT_TRUE(artefact) << artefact.error().message;
   EXPECT_EQ((*artefact)->klt_joint(0, PlaneKind::kKey), nullptr);
@@ -105,6 +124,18 @@ TEST(ModelSections, WhatNoReaderWouldTakeIsNotWritten) {
   ExpectNotWritten([](Contents& c) { c.head_scores[2][1] = 1.5F; }, "layer 2: score of head 1");
   ExpectNotWritten([](Contents& c) { c.head_scores[2][1] = kNan; }, "layer 2: score of head 1");
   ExpectNotWritten([](Contents& c) { c.head_scores[2].pop_back(); }, "1 scores for 2 KV heads");
+  const auto attention = [](auto change, const std::string& says) {
+    ExpectNotWritten([&](Contents& c) { change(c.attention_profile); }, says);
+  };
+  attention([](AttentionProfile& a) { a.planes.pop_back(); }, "there is no plane");
+  attention([](AttentionProfile& a) { a.seen.clear(); }, "seen: there are 0 knots");
+  attention([](AttentionProfile& a) { a.seen[1] = a.seen[0]; }, "seen: knots do not ascend");
+  attention([](AttentionProfile& a) { a.seen[0] = 0; }, "seen: knots begin with none");
+  attention([](AttentionProfile& a) { a.ahead[0] = 1; }, "ahead: knots do not begin with 0");
+  attention([](AttentionProfile& a) { a.distance[2] = kMaxTokens + 1; }, "distance: knots");
+  attention([](AttentionProfile& a) { a.horizon = 0; }, "horizon");
+  attention([](AttentionProfile& a) { a.planes[1].level.pop_back(); }, "layer 0 V: sizes");
+  attention([](AttentionProfile& a) { a.planes[1].recency[0] = kNan; }, "not finite");
 }
 
 // A section's bytes for a model of one layer of 1 head, K 2, V 1.
@@ -174,6 +205,30 @@ TEST(ModelSections, HostileScoresAreRefused) {
   ExpectRefused(scores(1, -0.25F), "outside 0..1");
   ExpectRefused(scores(3, 0.25F), "neither 0 nor 1");
   ExpectRefused(scores(0, 0.25F), "left over");
+}
+
+TEST(ModelSections, HostileAttentionIsRefused) {
+  const auto attention = [](std::uint8_t knots, std::uint32_t first, std::uint8_t flag,
+                            std::size_t dropped) {
+    return ReadAs(10, [=](ByteWriter& out) {
+      out.Put(std::uint32_t{384});
+      for (const std::uint32_t knot : {64U, 0U, 16U}) {
+        out.Put(knots);
+        out.Put(knot + first);
+      }
+      for (const std::uint8_t present : {flag, std::uint8_t{0}}) {
+        out.Put(present);
+        for (std::size_t i = 0; present != 0 && i + dropped < 2; ++i) out.Put(1.0F);
+      }
+    });
+  };
+  EXPECT_TRUE(attention(1, 0, 1, 0));
+  ExpectRefused(attention(1, 5, 1, 0), "do not begin with 0");
+  ExpectRefused(attention(1, kMaxTokens, 1, 0), "range of tokens");
+  ExpectRefused(attention(1, 0, 2, 0), "neither 0 nor 1");
+  ExpectRefused(attention(1, 0, 0, 0), "there is no plane");
+  ExpectRefused(attention(1, 0, 1, 1), "truncated");
+  ExpectRefused(attention(255, 0, 1, 0), "truncated");
 }
 
 }  // namespace

@@ -37,5 +37,6 @@ struct CalibrationSection {
 [[nodiscard]] const CalibrationSection& KltJointSection();
 [[nodiscard]] const CalibrationSection& QueryStatisticsSection();
 [[nodiscard]] const CalibrationSection& HeadScoresSection();
+[[nodiscard]] const CalibrationSection& AttentionProfileSection();
 
 }  // namespace kvserve

@@ -8,7 +8,8 @@ namespace kvserve {
 std::span<const CalibrationSection> CalibrationSections() {
   static const std::array sections = {ChannelStatisticsSection(), EntropyClassesSection(),
                                       KltHeadsSection(),          KltJointSection(),
-                                      QueryStatisticsSection(),   HeadScoresSection()};
+                                      QueryStatisticsSection(),   HeadScoresSection(),
+                                      AttentionProfileSection()};
   return sections;
 }
 

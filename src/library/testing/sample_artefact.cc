@@ -71,6 +71,7 @@ std::shared_ptr<const CalibrationArtefact> SampleArtefact(const KvGeometry& geom
   contents.tokens = 1000;
   contents.source = "made up";
   contents.entropy = AllClasses();
+  contents.attention_profile = SampleAttention(geometry);
   std::vector<std::uint32_t> shape;
   for (const LayerGeometry& layer : geometry.layers) {
     contents.statistics.push_back(Statistics(std::size_t{layer.kv_heads} * layer.k_dim));

@@ -46,6 +46,8 @@ inline CalibrationArtefact::Contents SampleCalibration() {
   contents.query_statistics = {SampleQueries(4, 4), SampleQueries(2, 4), {}, SampleQueries(3, 6)};
   contents.head_scores = {
       {}, SampleHeadScores(1, 2), SampleHeadScores(2, 2), SampleHeadScores(3, 1)};
+  contents.attention_profile = SampleAttention(contents.geometry);
+  contents.attention_profile.planes[2] = {};
   EntropyClasses four{.alphabet = 4, .frequencies = {}};
   four.frequencies.resize(2);
   four.frequencies[0] = {1024, 1024, 1024, 1024};

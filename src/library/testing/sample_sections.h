@@ -56,4 +56,23 @@ inline std::vector<float> SampleHeadScores(std::uint32_t layer, std::uint32_t kv
   return scores;
 }
 
+// Of planes [2 * layer + kind]; levels fall with the keys seen and rise towards the prompt's end.
+inline AttentionProfile SampleAttention(const KvGeometry& geometry) {
+  AttentionProfile profile{.horizon = 384,
+                           .seen = {64, 256},
+                           .ahead = {0, 64, 512},
+                           .distance = {16, 48, 200},
+                           .planes = {}};
+  for (const LayerGeometry& layer : geometry.layers) {
+    for (const bool there : {true, layer.v_dim != 0}) {
+      auto& plane = profile.planes.emplace_back();
+      if (!there) continue;
+      const auto own = static_cast<float>(profile.planes.size() % 5);
+      plane.level = {-8 - own, -9 - own, -10 - own, -12 - own, -12.5F - own, -14 - own};
+      plane.recency = {2 + own, 0, -2 - own};
+    }
+  }
+  return profile;
+}
+
 }  // namespace kvserve::testing
