@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/token_ranges.h"
 #include "base/token_slice.h"
 #include "base/try.h"
 #include "evaluation/prompt_builder.h"
@@ -30,20 +31,6 @@ PromptScore StartScore(const EvaluationPrompt& prompt) {
   const bool choice = prompt.task == Task::kChoice || prompt.task == Task::kChoicePrefix;
   if (choice) score.choices = prompt.probes.size();
   return score;
-}
-
-// `flags` [token] of a frame that starts at token `begin`; ranges that meet become one.
-void AddDropped(std::span<const std::uint8_t> flags, std::uint32_t begin,
-                std::vector<TokenRange>& dropped) {
-  for (std::uint32_t i = 0; i < flags.size(); ++i) {
-    if (flags[i] == 0) continue;
-    const std::uint32_t token = begin + i;
-    if (dropped.empty() || dropped.back().end != token) {
-      dropped.push_back({token, token + 1});
-    } else {
-      ++dropped.back().end;
-    }
-  }
 }
 
 // Adds what the model said to one probe.
@@ -181,7 +168,7 @@ Status EngineEvaluator::Transfer(const EvaluationPrompt& prompt, const PreparedP
                        "cells are shared by all; thinning them works");
     }
     KVSERVE_TRY(engine_.Inject(sequence, std::as_const(decoded).view()));
-    AddDropped(coder.decoder.dropped(), begin, dropped);
+    AppendMarked(coder.decoder.dropped(), begin, dropped);
     begin = end;
   }
   // The sequence's end must not be dropped, and while frames are missing any token may be the end.

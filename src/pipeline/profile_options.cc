@@ -3,19 +3,12 @@
 #include <algorithm>
 
 #include "base/try.h"
+#include "pipeline/profile_fault.h"
 #include "pipeline/settings.h"
 #include "pipeline/stage_lookup.h"
 
 namespace kvserve {
 namespace {
-
-tl::unexpected<Error> Wrong(std::string message) {
-  return MakeError(ErrorCode::kInvalidArgument, "profile: " + std::move(message));
-}
-
-std::string Quoted(std::string_view name) {
-  return "'" + std::string(name) + "'";
-}
 
 std::string OptionNames(const StageInfo& info) {
   std::string text;
@@ -74,15 +67,15 @@ Result<std::size_t> StageOf(std::string_view& option, StageTable table,
       option.remove_prefix(dot + 1);
       return i;
     }
-    return Wrong("no stage " + Quoted(name.substr(0, dot)) + " for option " + Quoted(name));
+    return ProfileFault("no stage " + Quoted(name.substr(0, dot)) + " for option " + Quoted(name));
   }
   const Owners owners = OwnersOf(name, table, stages);
   if (owners.count == 1) return owners.stage;
   if (owners.count == 0) {
-    return Wrong("unknown option " + Quoted(name) + "; " + AllOptionNames(table, stages));
+    return ProfileFault("unknown option " + Quoted(name) + "; " + AllOptionNames(table, stages));
   }
-  return Wrong("option " + Quoted(name) + " is of " + owners.names + ": write stage." +
-               std::string(name) + "=...");
+  return ProfileFault("option " + Quoted(name) + " is of " + owners.names + ": write stage." +
+                      std::string(name) + "=...");
 }
 
 }  // namespace
@@ -102,7 +95,8 @@ Status SetOption(const StageInfo& info, std::string_view option, std::vector<boo
                  std::vector<ParameterValue>& values) {
   const std::size_t equals = option.find('=');
   if (equals == std::string_view::npos) {
-    return Wrong("option " + Quoted(option) + " of " + Quoted(info.name) + " lacks '=value'");
+    return ProfileFault("option " + Quoted(option) + " of " + Quoted(info.name) +
+                        " lacks '=value'");
   }
   const std::string_view name = option.substr(0, equals);
   const std::vector<ParameterSlot> slots = ParameterSlots(info);
@@ -111,15 +105,16 @@ Status SetOption(const StageInfo& info, std::string_view option, std::vector<boo
     if (slots[i].info->name != name && slots[i].name() != name) continue;
     known = true;
     auto value = ParseValue(*slots[i].info, option.substr(equals + 1));
-    if (!value) return Wrong(std::string(info.name) + ": " + value.error().message);
-    if (is_set[i]) return Wrong(std::string(info.name) + ": " + slots[i].name() + " is set twice");
+    if (!value) return ProfileFault(std::string(info.name) + ": " + value.error().message);
+    if (is_set[i])
+      return ProfileFault(std::string(info.name) + ": " + slots[i].name() + " is set twice");
     is_set[i] = true;
     values[i].value = *value;
   }
   if (!known) {
     const std::string names = OptionNames(info);
-    return Wrong("unknown option " + Quoted(name) + " of " + Quoted(info.name) + "; it takes " +
-                 (names.empty() ? "none" : names));
+    return ProfileFault("unknown option " + Quoted(name) + " of " + Quoted(info.name) +
+                        "; it takes " + (names.empty() ? "none" : names));
   }
   return {};
 }

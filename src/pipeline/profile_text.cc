@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/try.h"
+#include "pipeline/profile_fault.h"
 #include "pipeline/profile_options.h"
 #include "pipeline/settings.h"
 #include "pipeline/stage_lookup.h"
@@ -14,14 +15,6 @@ namespace {
 constexpr std::string_view kNone = "none";
 constexpr std::string_view kLossless = "lossless";
 constexpr std::string_view kLosslessCodec = "rans";
-
-tl::unexpected<Error> Wrong(std::string message) {
-  return MakeError(ErrorCode::kInvalidArgument, "profile: " + std::move(message));
-}
-
-std::string Quoted(std::string_view name) {
-  return "'" + std::string(name) + "'";
-}
 
 Result<StageSpec> ParseStage(const StageInfo& info, std::string_view options, bool has_options) {
   StageSpec spec{info.id, info.version, DefaultValues(info)};
@@ -41,13 +34,13 @@ Result<std::vector<StageSpec>> ParseSegments(std::string_view text, StageTable t
     if (segment == kNone) continue;
     const std::size_t colon = segment.find(':');
     const std::string_view name = segment.substr(0, colon);
-    if (segment.empty()) return Wrong("a stage name is empty in " + Quoted(text));
-    if (name == kNone) return Wrong("'none' takes no options");
+    if (segment.empty()) return ProfileFault("a stage name is empty in " + Quoted(text));
+    if (name == kNone) return ProfileFault("'none' takes no options");
     const StageEntry* entry = FindStage(table, name);
     if (entry == nullptr) {
-      return Wrong("unknown stage " + Quoted(name) + "; there are " + StageNames(table));
+      return ProfileFault("unknown stage " + Quoted(name) + "; there are " + StageNames(table));
     }
-    if (auto fault = OrderFault(last, *entry->info); !fault.empty()) return Wrong(fault);
+    if (auto fault = OrderFault(last, *entry->info); !fault.empty()) return ProfileFault(fault);
     last = entry->info->kind;
     const bool has_options = colon != std::string_view::npos;
     KVSERVE_ASSIGN(
@@ -62,7 +55,7 @@ Status AddDefault(StageTable table, StageKind kind, std::string_view name,
                   std::vector<StageSpec>& stages, std::ptrdiff_t at) {
   const StageEntry* entry = FindStage(table, kind, name);
   if (entry == nullptr) {
-    return Wrong("this build has no " + std::string(KindName(kind)) + " " + Quoted(name));
+    return ProfileFault("this build has no " + std::string(KindName(kind)) + " " + Quoted(name));
   }
   stages.insert(stages.begin() + at,
                 {entry->info->id, entry->info->version, DefaultValues(*entry->info)});

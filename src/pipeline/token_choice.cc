@@ -59,13 +59,17 @@ std::span<const bool> ChooseForLayer(const TokenChoice& choice, const FrameConte
   return kept;
 }
 
+// Far below every class of weights. Less would round to 0 in float32, which drops.
+constexpr double kLeastOutside = 0x1p-20;
+
 }  // namespace
 
 TokenChoice TokenChoice::From(const Settings& settings, const FrameContext& frame) {
+  const double outside = settings.value(kOutsideId);
   return {.keep = settings.value(kKeepId),
           .sinks = settings.integer(kSinksId),
           .kept_from = RecentBegin(frame, settings.integer(kRecentId)),
-          .outside = static_cast<float>(settings.value(kOutsideId)),
+          .outside = outside == 0.0 ? 0.0F : static_cast<float>(std::max(outside, kLeastOutside)),
           .per_layer = settings.integer(kScopeId) != 0};
 }
 

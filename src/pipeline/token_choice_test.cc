@@ -5,6 +5,7 @@
 #include <cmath>
 #include <vector>
 
+#include "pipeline/settings.h"
 #include "pipeline/testing/chunk.h"
 
 namespace kvserve {
@@ -88,6 +89,22 @@ TEST(TokenChoice, SharesAreRoundedUpAndWeightsMultiplied) {
   test.Weigh({.keep = 0.11, .outside = 0.25F});
   test.Weigh({.keep = 0.11, .outside = 0.5F});
   EXPECT_EQ(test.weights[0], (Weights{1, 1, .125, .125, .125, .125, .125, .125, .125, .125}));
+}
+
+TEST(TokenChoice, AWeightBelowFloat32StillThins) {
+  static constexpr ParameterInfo kParameters[] = {OutsideParameter(), KeepParameter(0.5)};
+  static constexpr StageInfo kInfo = {.parameters = kParameters};
+  const auto from = [](double outside) {
+    std::vector<ParameterValue> values = DefaultValues(kInfo);
+    values[0].value = outside;
+    const Settings settings(kInfo, values);
+    const float weight = TokenChoice::From(settings, {}).outside;
+    EXPECT_EQ(TokenChoice::MayDrop(settings), weight == 0.0F) << outside;
+    return weight;
+  };
+  EXPECT_EQ(from(0.0), 0.0F);
+  EXPECT_EQ(from(0.25), 0.25F);
+  EXPECT_EQ(from(1e-50), 0x1p-20F);
 }
 
 TEST(TokenChoice, RecentTokensEndWithThePromptIfItsLengthIsKnown) {

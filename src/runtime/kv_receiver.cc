@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/bounded_queue.h"
+#include "base/token_ranges.h"
 #include "base/try.h"
 #include "kvserve/codec.h"
 #include "net/messages.h"
@@ -217,13 +218,7 @@ class Receiver {
                        "the frame leaves other tokens out of one layer than of another, and the "
                        "engine can only drop them from all; a selector with outside above 0 thins");
     }
-    const std::span<const std::uint8_t> dropped = decoder_->dropped();
-    for (std::uint32_t i = 0; i < dropped.size(); ++i) {
-      if (dropped[i] == 0) continue;
-      const std::uint32_t token = tokens.begin + i;
-      if (dropped_.empty() || dropped_.back().end != token) dropped_.push_back({token, token});
-      dropped_.back().end = token + 1;
-    }
+    AppendMarked(decoder_->dropped(), tokens.begin, dropped_);
     return {};
   }
 

@@ -16,14 +16,8 @@ Token Greedy(std::span<const float> logits) {
 
 }  // namespace
 
-// SplitMix64 (Steele, Lea and Flood 2014): any seed is a good one.
 double Sampler::NextUniform() {
-  state_ += 0x9E3779B97F4A7C15ULL;
-  std::uint64_t z = state_;
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBULL;
-  z ^= z >> 31;
-  return static_cast<double>(z >> 11) * 0x1p-53;
+  return static_cast<double>(random_.Next() >> 11) * 0x1p-53;
 }
 
 Token Sampler::Pick(std::span<const float> logits) {

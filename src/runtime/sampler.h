@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/split_mix.h"
 #include "engine/engine.h"
 
 namespace kvserve {
@@ -19,7 +20,7 @@ struct SamplingOptions {
 // One per sequence. The tokens it picks depend on the options and the logits alone.
 class Sampler {
  public:
-  explicit Sampler(const SamplingOptions& options) : options_(options), state_(options.seed) {}
+  explicit Sampler(const SamplingOptions& options) : options_(options), random_(options.seed) {}
   // Greedy ties go to the lowest id. NaN is never picked.
   [[nodiscard]] Token Pick(std::span<const float> logits);
 
@@ -27,7 +28,7 @@ class Sampler {
   [[nodiscard]] double NextUniform();
 
   SamplingOptions options_;
-  std::uint64_t state_;
+  SplitMix64 random_;
   std::vector<std::pair<float, Token>> candidates_;
 };
 

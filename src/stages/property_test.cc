@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/split_mix.h"
 #include "base/testing/sanitizers.h"
 #include "kernels/isa/isa_testing.h"
 #include "kvserve/codec.h"
@@ -36,23 +37,13 @@ constexpr DType kDTypes[] = {
     DType::kBFloat16,     DType::kFloat32,  // most caches
     DType::kFloat8E4M3FN, DType::kFloat8E4M3FNUZ, DType::kFloat8E5M2, DType::kFloat8E5M2FNUZ};
 
-// SplitMix64: the same choices with every standard library.
-class Sequence {
+class Sequence : public SplitMix64 {
  public:
-  explicit Sequence(std::uint64_t seed) : state_(seed) {}
-  std::uint64_t Next() {
-    std::uint64_t z = (state_ += 0x9E3779B97F4A7C15U);
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9U;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBU;
-    return z ^ (z >> 31);
-  }
+  using SplitMix64::SplitMix64;
   template <typename T, std::size_t kSize>
   const T& Of(const T (&values)[kSize]) {
     return values[Next() % kSize];
   }
-
- private:
-  std::uint64_t state_;
 };
 
 struct Sample {

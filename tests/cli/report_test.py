@@ -42,6 +42,7 @@ class ReportTest(cli_case.CliCase):
     def test_refusals(self):
         self.refuse(2, "report", "a.json", says="--markdown")
         self.refuse(2, "report", "--markdown")
+        self.refuse(2, "report", "a.json", "--markdown", "--json", says="both go to stdout")
         self.refuse(3, "report", "missing.json", "--markdown", says="missing.json")
         self.write("d.json", stages=[])
         self.refuse(3, "report", "d.json", "-o", "r.html", says="d.json: not a document of")

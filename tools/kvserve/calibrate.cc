@@ -58,6 +58,7 @@ Result<CalibrationOptions> OptionsOf(const Arguments& arguments) {
 constexpr std::string_view kKlt = "klt";
 constexpr std::string_view kQueries = "queries";
 constexpr std::string_view kHeadScores = "head-scores";
+constexpr std::string_view kNothing = "none";
 
 // Sets what is computed beside statistics and entropy classes; gives what these data lack for it.
 Result<std::vector<std::string>> Choose(const Arguments& arguments, bool texts,
@@ -66,6 +67,9 @@ Result<std::vector<std::string>> Choose(const Arguments& arguments, bool texts,
     return arguments.compute.empty() ||
            std::ranges::find(arguments.compute, what) != arguments.compute.end();
   };
+  if (arguments.compute.size() > 1 && asked(kNothing)) {
+    return MakeError(ErrorCode::kInvalidArgument, "--compute none stands alone");
+  }
   options.klt = asked(kKlt);
   options.joint_columns = arguments.joint_columns;
   options.query_statistics = texts && asked(kQueries);

@@ -26,6 +26,9 @@ Status RunReport(const Arguments& arguments, const Invocation& invocation) {
     return MakeError(ErrorCode::kInvalidArgument,
                      "nothing to write: -o names the page, --markdown prints tables");
   }
+  if (arguments.markdown && invocation.json) {
+    return MakeError(ErrorCode::kInvalidArgument, "--markdown or --json: both go to stdout");
+  }
   for (const std::string& path : arguments.documents) {
     KVSERVE_TRY(CheckOutputIsNoInput(arguments.output, {path}));
   }

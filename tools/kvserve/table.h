@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "base/fixed_text.h"
+
 namespace kvserve::tool {
 
 // Rows of cells in columns as wide as their widest cell. A first row given as the heading is
@@ -23,7 +25,6 @@ class Table {
   bool heading_ = false;
 };
 
-[[nodiscard]] std::string Fixed(double value, int digits);
 [[nodiscard]] std::string BytesText(std::uint64_t bytes);  // "23.6 MB (23592960 bytes)"
 
 }  // namespace kvserve::tool

@@ -1,17 +1,11 @@
 #include "evaluation/report/rate_quality_tables.h"
+#include "base/fixed_text.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <numeric>
 
 namespace kvserve {
 namespace {
-
-std::string Fixed(double value, int digits) {
-  char text[64];
-  std::snprintf(text, sizeof(text), "%.*f", digits, value);
-  return text;
-}
 
 std::string WithInterval(double value, const Interval& interval, int digits) {
   return Fixed(value, digits) + " (" + Fixed(interval.low, digits) + "-" +

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/half.h"
+#include "base/split_mix.h"
 #include "base/try.h"
 
 namespace kvserve {
@@ -16,15 +17,11 @@ constexpr float kOutlierMean = 3.0F;
 
 class Noise {
  public:
-  explicit Noise(std::uint64_t seed) : state_(seed) {}
+  explicit Noise(std::uint64_t seed) : random_(seed) {}
 
-  // Mean 0, variance 1: four uniform 16-bit numbers of one splitmix64 step.
+  // Mean 0, variance 1: four uniform 16-bit numbers of one draw.
   float Next() {
-    state_ += 0x9E3779B97F4A7C15U;
-    std::uint64_t bits = state_;
-    bits = (bits ^ (bits >> 30)) * 0xBF58476D1CE4E5B9U;
-    bits = (bits ^ (bits >> 27)) * 0x94D049BB133111EBU;
-    bits ^= bits >> 31;
+    const std::uint64_t bits = random_.Next();
     const auto sum = static_cast<std::int32_t>((bits & 0xFFFF) + ((bits >> 16) & 0xFFFF) +
                                                ((bits >> 32) & 0xFFFF) + (bits >> 48));
     constexpr double kDeviation = 37837.2;  // sqrt(4 / 12) * 65536
@@ -34,7 +31,7 @@ class Noise {
   float Factor(float sigma) { return std::exp(sigma * Next()); }
 
  private:
-  std::uint64_t state_;
+  SplitMix64 random_;
 };
 
 // How the values of a plane are spread.

@@ -1,6 +1,7 @@
 #include <bit>
 #include <cmath>
 
+#include "base/split_mix.h"
 #include "kernels/hadamard/hadamard.h"
 
 namespace kvserve {
@@ -35,24 +36,17 @@ void Negate(std::span<float> head, std::span<const std::uint32_t> signs) {
   }
 }
 
-// splitmix64's finaliser over a counter: well mixed, and three lines in any language.
-std::uint64_t Mix(std::uint64_t x) {
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9U;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EBU;
-  return x ^ (x >> 31);
-}
-
 }  // namespace
 
 void HadamardSigns(std::uint32_t seed, std::uint32_t layer, PlaneKind kind, std::uint32_t dim,
                    std::span<std::uint32_t> signs) {
   const std::uint64_t plane = (std::uint64_t{layer} << 1) | static_cast<std::uint64_t>(kind);
-  const std::uint64_t base = Mix((std::uint64_t{seed} << 32) | plane);
+  const std::uint64_t base = MixBits((std::uint64_t{seed} << 32) | plane);
   for (std::size_t head = 0; head * dim < signs.size(); ++head) {
-    const std::uint64_t key = Mix(base + head);
+    const std::uint64_t key = MixBits(base + head);
     std::uint64_t word = 0;
     for (std::uint32_t d = 0; d < dim; ++d, word >>= 1) {
-      if (d % 64 == 0) word = Mix(key + (d / 64 + 1) * 0x9E3779B97F4A7C15U);
+      if (d % 64 == 0) word = MixBits(key + (d / 64 + 1) * kSplitMixStep);
       signs[head * dim + d] = static_cast<std::uint32_t>(word & 1U) << 31;
     }
   }

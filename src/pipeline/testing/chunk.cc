@@ -4,22 +4,17 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "base/split_mix.h"
 #include "pipeline/plane_floats.h"
 #include "pipeline/plane_order.h"
 
 namespace kvserve::testing {
 namespace {
 
-// SplitMix64: the same numbers with every standard library.
 class Random {
  public:
-  explicit Random(std::uint64_t seed) : state_(seed) {}
-  std::uint64_t Bits() {
-    std::uint64_t z = (state_ += 0x9E3779B97F4A7C15U);
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9U;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBU;
-    return z ^ (z >> 31);
-  }
+  explicit Random(std::uint64_t seed) : random_(seed) {}
+  std::uint64_t Bits() { return random_.Next(); }
   // Roughly normal, variance 1.
   float Normal() {
     double sum = 0.0;
@@ -28,7 +23,7 @@ class Random {
   }
 
  private:
-  std::uint64_t state_;
+  SplitMix64 random_;
 };
 
 KvBuffer Laid(const KvGeometry& geometry, TokenRange tokens, std::uint32_t total_tokens) {

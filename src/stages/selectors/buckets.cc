@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/split_mix.h"
 #include "kernels/attention/attention.h"
 #include "pipeline/plane_floats.h"
 #include "pipeline/token_choice.h"
@@ -47,15 +48,10 @@ constexpr StageInfo kInfo = {
     .summary = "keys in crowded hash buckets weigh less",
 };
 
-// Normals of hyperplanes with elements of 1 and -1: bits of SplitMix64.
+// Normals of hyperplanes with elements of 1 and -1.
 void Hyperplanes(std::uint64_t seed, std::span<float> normals) {
-  std::uint64_t state = seed;
-  for (std::size_t i = 0; i < normals.size(); ++i) {
-    std::uint64_t bits = (state += 0x9E3779B97F4A7C15U);
-    bits = (bits ^ (bits >> 30)) * 0xBF58476D1CE4E5B9U;
-    bits = (bits ^ (bits >> 27)) * 0x94D049BB133111EBU;
-    normals[i] = ((bits ^ (bits >> 31)) & 1U) != 0 ? 1.0F : -1.0F;
-  }
+  SplitMix64 random(seed);
+  for (float& element : normals) element = (random.Next() & 1U) != 0 ? 1.0F : -1.0F;
 }
 
 // Takes each column's mean out of the rows: keys share a bias, and without it most would lie on the

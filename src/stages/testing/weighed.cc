@@ -6,6 +6,7 @@
 #include <cmath>
 #include <string>
 
+#include "base/split_mix.h"
 #include "library/testing/sample_artefact.h"
 #include "pipeline/dropped_tokens.h"
 #include "pipeline/fast_decoder.h"
@@ -35,14 +36,6 @@ constexpr StageInfo kInfo = {.id = 0x01FF,
                              .lossless = true,
                              .parameters = kParameters};
 
-// SplitMix64.
-std::uint64_t Mix(std::uint64_t z) {
-  z += 0x9E3779B97F4A7C15U;
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9U;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBU;
-  return z ^ (z >> 31);
-}
-
 class Given final : public Selector {
  public:
   explicit Given(const Settings& settings) : settings_(settings) {}
@@ -55,7 +48,7 @@ class Given final : public Selector {
       for (std::size_t t = 0; t < weights[p].size(); ++t) {
         const std::uint64_t token = planes[p].tokens.begin + t;
         const std::uint64_t drawn =
-            Mix((settings_.integer(kSeed) * 1000003 + plane) * 1000003 + token);
+            SplitMix64((settings_.integer(kSeed) * 1000003 + plane) * 1000003 + token).Next();
         const bool drop = static_cast<double>(drawn >> 40) < settings_.value(kDrop) * 0x1p24;
         const auto octaves = static_cast<int>(settings_.integer(kOctaves));
         const int octave =
