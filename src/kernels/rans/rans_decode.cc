@@ -1,5 +1,3 @@
-// Groups of lanes run without looking at the end of the input: its last words are copied in front
-// of zeros, and what was taken beyond them is found afterwards.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -7,11 +5,10 @@
 #include "base/try.h"
 #include "kernels/rans/rans.h"
 #include "kernels/rans/rans_kernels.h"
+#include "kernels/rans/word_source.h"
 
 namespace kvserve {
 namespace {
-
-constexpr std::size_t kMaxGroupBytes = 2 * kMaxRansLanes + kRansReadAhead;
 
 void FillTable(const RansTable& table, RansLayout layout, RansDecoderTable& decoder) {
   decoder.use_alias = UsesAlias(table, layout);
@@ -28,39 +25,6 @@ void FillTable(const RansTable& table, RansLayout layout, RansDecoderTable& deco
   }
 }
 
-class WordSource {
- public:
-  explicit WordSource(std::span<const std::byte> in) : end_(in.data() + in.size()) {
-    words.next = in.data();
-    if (in.size() >= kMaxGroupBytes) {
-      words.stop = end_ - kMaxGroupBytes;
-    } else {
-      Pad();
-    }
-  }
-  WordSource(const WordSource&) = delete;
-  WordSource& operator=(const WordSource&) = delete;
-
-  // Goes on in a copy of what is left, with zeros behind. False: it was already there.
-  bool Pad() {
-    if (padded_) return false;
-    padded_ = true;
-    const auto left = static_cast<std::size_t>(end_ - words.next);
-    if (left > 0) std::memcpy(tail_.data(), words.next, left);
-    words.next = tail_.data();
-    words.stop = tail_.data() + left;
-    return true;
-  }
-  [[nodiscard]] bool ended() const { return words.next == (padded_ ? words.stop : end_); }
-
-  RansWords words;
-
- private:
-  const std::byte* end_;
-  bool padded_ = false;
-  std::array<std::byte, 2 * kMaxGroupBytes> tail_{};
-};
-
 }  // namespace
 
 Status RansDecode(std::span<const std::byte> in, unsigned lanes_log2, RansLayout layout,
@@ -71,7 +35,7 @@ Status RansDecode(std::span<const std::byte> in, unsigned lanes_log2, RansLayout
   }
   alignas(64) std::array<std::uint32_t, kMaxRansLanes> states;
   std::memcpy(states.data(), in.data(), 4 * lanes);
-  WordSource source(in.subspan(4 * lanes));
+  RansWordSource source(in.subspan(4 * lanes));
   const RansKernels& kernels = ActiveRansKernels();
   RansDecoderTable table;
   const RansTable* filled = nullptr;
