@@ -4,24 +4,9 @@
 #include <utility>
 
 #include "base/try.h"
+#include "calibration/opened_sequence.h"
 
 namespace kvserve {
-namespace {
-
-// Closes its sequence on every way out.
-class OpenedSequence {
- public:
-  OpenedSequence(Engine& engine, SequenceId id) : engine_(engine), id_(id) {}
-  ~OpenedSequence() { engine_.CloseSequence(id_); }
-  OpenedSequence(const OpenedSequence&) = delete;
-  OpenedSequence& operator=(const OpenedSequence&) = delete;
-
- private:
-  Engine& engine_;
-  SequenceId id_;
-};
-
-}  // namespace
 
 EngineSource::EngineSource(Engine& engine, std::vector<std::vector<Token>> prompts,
                            std::uint32_t prefill_tokens)

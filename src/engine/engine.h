@@ -38,6 +38,12 @@ using QueryTap = std::function<void(std::uint32_t layer, std::uint32_t first_pos
                                     std::span<const float> values, std::uint32_t heads,
                                     std::uint32_t dim, bool rotated)>;
 
+// The weights that take attention's output of one layer into the residual stream, [output, head *
+// dim] of query heads and the dim of V, times the gains of a norm behind them if there is one.
+// Valid during the call, whose error ends the visit.
+using OutputWeightsVisit =
+    std::function<Status(std::uint32_t layer, std::span<const float> weights, std::size_t inputs)>;
+
 // One model with several sequences. Not thread-safe: one thread at a time. Every error
 // leaves other sequences untouched.
 class Engine {
@@ -79,6 +85,10 @@ class Engine {
   // cannot see are left out. kUnsupported from engines that were not opened for it.
   [[nodiscard]] virtual Status TapQueries(QueryTap tap);
 
+  // Visits the layers in ascending order, without those that have no such weights. kUnsupported
+  // from engines that do not show them.
+  [[nodiscard]] virtual Status VisitOutputWeights(const OutputWeightsVisit& visit) const;
+
   // ---- KV ----
   // Copies the KV of `tokens` to `out` (resized): all layers; a window layer gives only those of
   // its last window_tokens before `total_tokens`, the length the request will have. kBadInput when
@@ -97,6 +107,10 @@ class Engine {
 // NOLINTNEXTLINE(performance-unnecessary-value-param): those who override it keep the tap
 inline Status Engine::TapQueries(QueryTap /*tap*/) {
   return MakeError(ErrorCode::kUnsupported, "this engine does not show its queries");
+}
+
+inline Status Engine::VisitOutputWeights(const OutputWeightsVisit& /*visit*/) const {
+  return MakeError(ErrorCode::kUnsupported, "this engine does not show its weights");
 }
 
 }  // namespace kvserve

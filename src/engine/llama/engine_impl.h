@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "engine/llama/handles.h"
 #include "engine/llama/llama_engine.h"
 #include "engine/llama/model_text.h"
+#include "engine/llama/output_weights.h"
 #include "engine/llama/query_recorder.h"
 
 namespace kvserve {
@@ -31,7 +33,8 @@ class LlamaEngine final : public Engine {
  public:
   LlamaEngine(const LlamaOptions& options, LlamaModel model, std::vector<LlamaContext> contexts,
               std::unique_ptr<QueryRecorder> queries, CacheLayout layout, ModelInfo info)
-      : chunk_tokens_(options.chunk_tokens),
+      : model_path_(options.model_path),
+        chunk_tokens_(options.chunk_tokens),
         model_(std::move(model)),
         vocab_(llama_model_get_vocab(model_.get())),
         queries_(std::move(queries)),
@@ -68,6 +71,9 @@ class LlamaEngine final : public Engine {
                                                  std::uint32_t first_position) override;
   [[nodiscard]] Status Truncate(SequenceId sequence, std::uint32_t tokens) override;
   [[nodiscard]] Status TapQueries(QueryTap tap) override;
+  [[nodiscard]] Status VisitOutputWeights(const OutputWeightsVisit& visit) const override {
+    return VisitGgufOutputWeights(model_path_, layout_.model_layers, visit);
+  }
   [[nodiscard]] Status Capture(SequenceId sequence, TokenRange tokens, std::uint32_t total_tokens,
                                KvBuffer& out) override;
   [[nodiscard]] Status Inject(SequenceId sequence, const ConstKvView& chunk) override;
@@ -88,6 +94,7 @@ class LlamaEngine final : public Engine {
     return sequences_[static_cast<std::size_t>(sequence)];
   }
 
+  std::string model_path_;
   std::uint32_t chunk_tokens_;
   LlamaModel model_;
   const llama_vocab* vocab_;

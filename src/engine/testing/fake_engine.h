@@ -30,7 +30,7 @@ struct FakeEngineOptions {
 // attention would see: a chunk that is missing, swapped, altered or cut at another border changes
 // the text that follows. Queries, four heads of them, are hashes of token and layer, rotated by
 // position; keys are not rotated.
-class FakeEngine final : public Engine {
+class FakeEngine : public Engine {
  public:
   static constexpr Token kEndToken = 256;
   static constexpr std::uint32_t kVocabulary = 257;
