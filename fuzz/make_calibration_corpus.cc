@@ -92,6 +92,13 @@ void WriteSeeds(const std::filesystem::path& folder) {
   alone.head_scores = contents.head_scores;
   Write(folder / "sealed-queries", Unsealed(alone, 0, 0));
   alone = Without(contents);
+  alone.whitening = contents.whitening;
+  alone.predictors = contents.predictors;
+  Write(folder / "sealed-transform", Unsealed(alone, 0, 0));
+  alone = Without(contents);
+  alone.code_tables = testing::SampleCodeTables(contents.geometry, 64);
+  Write(folder / "sealed-code-tables", Unsealed(alone, 0, 0));
+  alone = Without(contents);
   alone.entropy = contents.entropy;
   Write(folder / "sealed-entropy", Unsealed(alone, 0, 0));
   Bytes damaged = Unsealed(alone, 0, 0);

@@ -1,6 +1,9 @@
 #include "library/calibration_artefact.h"
 
 #include <algorithm>
+#include <mutex>
+
+#include "library/whitening_matrices.h"
 
 namespace kvserve {
 namespace {
@@ -13,7 +16,25 @@ const KarhunenLoeve* Find(const std::vector<KarhunenLoeve>& planes, std::size_t 
   return index < planes.size() && planes[index].columns != 0 ? &planes[index] : nullptr;
 }
 
+tl::unexpected<Error> NoWhitening() {
+  return MakeError(ErrorCode::kMismatch, "the calibration artefact has no whitening of this plane");
+}
+
 }  // namespace
+
+struct CalibrationArtefact::WhiteningMatrices {
+  std::once_flag forward_once;
+  std::optional<std::vector<float>> forward;
+  std::once_flag inverse_once;
+  std::vector<float> inverse;
+};
+
+CalibrationArtefact::CalibrationArtefact(Contents contents, Fingerprint fingerprint)
+    : contents_(std::move(contents)),
+      fingerprint_(fingerprint),
+      matrices_(std::make_unique<WhiteningMatrices[]>(contents_.whitening.size())) {}
+
+CalibrationArtefact::~CalibrationArtefact() = default;
 
 const ChannelStatistics* CalibrationArtefact::statistics(std::uint32_t layer,
                                                          PlaneKind kind) const {
@@ -47,6 +68,44 @@ const AttentionProfile::Plane* CalibrationArtefact::attention(std::uint32_t laye
   const auto& planes = contents_.attention_profile.planes;
   const std::size_t index = PlaneIndex(layer, kind);
   return index < planes.size() && !planes[index].level.empty() ? &planes[index] : nullptr;
+}
+
+const Whitening* CalibrationArtefact::whitening(std::uint32_t layer, PlaneKind kind) const {
+  const std::size_t index = PlaneIndex(layer, kind);
+  const auto& planes = contents_.whitening;
+  return index < planes.size() && planes[index].columns != 0 ? &planes[index] : nullptr;
+}
+
+const Predictor* CalibrationArtefact::predictor(std::uint32_t layer, PlaneKind kind) const {
+  const std::size_t index = PlaneIndex(layer, kind);
+  const auto& planes = contents_.predictors;
+  return index < planes.size() && planes[index].inputs != 0 ? &planes[index] : nullptr;
+}
+
+const CodeTables* CalibrationArtefact::code_tables() const {
+  return contents_.code_tables ? &*contents_.code_tables : nullptr;
+}
+
+Result<std::span<const float>> CalibrationArtefact::whitening_forward(std::uint32_t layer,
+                                                                      PlaneKind kind) const {
+  const Whitening* const found = whitening(layer, kind);
+  if (found == nullptr) return NoWhitening();
+  WhiteningMatrices& matrices = matrices_[PlaneIndex(layer, kind)];
+  std::call_once(matrices.forward_once, [&] { matrices.forward = InvertedWhitening(*found); });
+  if (!matrices.forward) {
+    return MakeError(ErrorCode::kCorruptData,
+                     "calibration artefact: a whitening matrix is singular");
+  }
+  return std::span<const float>(*matrices.forward);
+}
+
+Result<std::span<const float>> CalibrationArtefact::whitening_inverse(std::uint32_t layer,
+                                                                      PlaneKind kind) const {
+  const Whitening* const found = whitening(layer, kind);
+  if (found == nullptr) return NoWhitening();
+  WhiteningMatrices& matrices = matrices_[PlaneIndex(layer, kind)];
+  std::call_once(matrices.inverse_once, [&] { matrices.inverse = DequantizedWhitening(*found); });
+  return std::span<const float>(matrices.inverse);
 }
 
 const EntropyClasses* CalibrationArtefact::entropy(std::uint32_t alphabet) const {

@@ -3,13 +3,17 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "kvserve/calibration.h"
+#include "kvserve/error.h"
 #include "kvserve/geometry.h"
+#include "library/transform_contents.h"
 
 namespace kvserve {
 
@@ -79,11 +83,16 @@ class CalibrationArtefact {
     // [layer][kv_head], 0..1: how far back the head looks; retrieval heads have high scores,
     // streaming heads (sinks and recent tokens) low ones. docs/CALIBRATION.md has the definition.
     std::vector<std::vector<float>> head_scores;
+    std::vector<Whitening> whitening;   // [2 * layer + kind]
+    std::vector<Predictor> predictors;  // [2 * layer + kind]
+    std::optional<CodeTables> code_tables;
     AttentionProfile attention_profile;  // no planes: not there
   };
 
-  CalibrationArtefact(Contents contents, Fingerprint fingerprint)
-      : contents_(std::move(contents)), fingerprint_(fingerprint) {}
+  CalibrationArtefact(Contents contents, Fingerprint fingerprint);
+  ~CalibrationArtefact();
+  CalibrationArtefact(const CalibrationArtefact&) = delete;
+  CalibrationArtefact& operator=(const CalibrationArtefact&) = delete;
 
   [[nodiscard]] const Fingerprint& fingerprint() const { return fingerprint_; }
   [[nodiscard]] const Contents& contents() const { return contents_; }
@@ -96,12 +105,27 @@ class CalibrationArtefact {
   [[nodiscard]] const std::vector<float>* head_scores(std::uint32_t layer) const;  // [kv_head]
   // Null when it has none of this plane.
   [[nodiscard]] const AttentionProfile::Plane* attention(std::uint32_t layer, PlaneKind kind) const;
+  [[nodiscard]] const Whitening* whitening(std::uint32_t layer, PlaneKind kind) const;
+  [[nodiscard]] const Predictor* predictor(std::uint32_t layer, PlaneKind kind) const;
+  // Null when it has none.
+  [[nodiscard]] const CodeTables* code_tables() const;
+  // z = (x - mean) times this, [group][column][component]: the inverse of Whitening::inverse, found
+  // at the first call for a plane and kept; the same on every machine. 2 columns^3 operations per
+  // group then. kMismatch when there is no such plane, kCorruptData when its matrix is singular.
+  [[nodiscard]] Result<std::span<const float>> whitening_forward(std::uint32_t layer,
+                                                                 PlaneKind kind) const;
+  // scale times Whitening::inverse, [group][component][column]; found and kept likewise.
+  [[nodiscard]] Result<std::span<const float>> whitening_inverse(std::uint32_t layer,
+                                                                 PlaneKind kind) const;
   // Null when it has none for this alphabet.
   [[nodiscard]] const EntropyClasses* entropy(std::uint32_t alphabet) const;
 
  private:
+  struct WhiteningMatrices;  // of one plane, when they are first needed
+
   Contents contents_;
   Fingerprint fingerprint_;
+  std::unique_ptr<WhiteningMatrices[]> matrices_;  // [2 * layer + kind]
 };
 
 }  // namespace kvserve

@@ -37,6 +37,9 @@ struct CalibrationSection {
 [[nodiscard]] const CalibrationSection& KltJointSection();
 [[nodiscard]] const CalibrationSection& QueryStatisticsSection();
 [[nodiscard]] const CalibrationSection& HeadScoresSection();
+[[nodiscard]] const CalibrationSection& WhiteningSection();
+[[nodiscard]] const CalibrationSection& PredictorsSection();
+[[nodiscard]] const CalibrationSection& CodeTablesSection();
 [[nodiscard]] const CalibrationSection& AttentionProfileSection();
 
 }  // namespace kvserve

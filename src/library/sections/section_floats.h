@@ -1,9 +1,10 @@
-// Arrays of float32 and planes by their index, as several sections have them.
+// Arrays of numbers and planes by their index, as several sections have them.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
@@ -31,16 +32,27 @@ inline std::string PlaneText(std::size_t plane) {
 }
 
 // Nothing is allocated before the bytes are there. `count` below 2^60.
-inline Status ReadFloats(ByteReader& in, std::size_t count, std::vector<float>& out) {
-  KVSERVE_ASSIGN(const auto bytes, in.GetBytes(count * sizeof(float)));
+template <typename T>
+Status ReadValues(ByteReader& in, std::size_t count, std::vector<T>& out) {
+  KVSERVE_ASSIGN(const auto bytes, in.GetBytes(count * sizeof(T)));
   out.resize(count);
   std::copy(bytes.begin(), bytes.end(), std::as_writable_bytes(std::span(out)).begin());
   return {};
 }
 
+inline Status ReadFloats(ByteReader& in, std::size_t count, std::vector<float>& out) {
+  return ReadValues(in, count, out);
+}
+
 inline bool AllFinite(std::span<const float> values) {
   return std::all_of(values.begin(), values.end(),
                      [](float value) { return std::isfinite(value); });
+}
+
+// -128 has no opposite, which would cost kernels a case.
+inline bool AllSymmetric(std::span<const std::int8_t> values) {
+  return std::none_of(values.begin(), values.end(),
+                      [](std::int8_t value) { return value == -128; });
 }
 
 // A flag in front of what may be there: 0 or 1.

@@ -6,10 +6,10 @@
 namespace kvserve {
 
 std::span<const CalibrationSection> CalibrationSections() {
-  static const std::array sections = {ChannelStatisticsSection(), EntropyClassesSection(),
-                                      KltHeadsSection(),          KltJointSection(),
-                                      QueryStatisticsSection(),   HeadScoresSection(),
-                                      AttentionProfileSection()};
+  static const std::array sections = {
+      ChannelStatisticsSection(), EntropyClassesSection(),  KltHeadsSection(),  KltJointSection(),
+      QueryStatisticsSection(),   HeadScoresSection(),      WhiteningSection(), PredictorsSection(),
+      CodeTablesSection(),        AttentionProfileSection()};
   return sections;
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/hash.h"
 #include "library/testing/sample_sections.h"
+#include "library/testing/sample_transform.h"
 
 namespace kvserve::testing {
 namespace {
@@ -85,6 +86,7 @@ std::shared_ptr<const CalibrationArtefact> SampleArtefact(const KvGeometry& geom
                                             : SampleQueries(2 * layer.kv_heads, layer.k_dim));
     shape.insert(shape.end(), {layer.kv_heads, layer.k_dim, layer.v_dim});
   }
+  AddTransformSample(kMostKltColumns, contents);
   return std::make_shared<const CalibrationArtefact>(std::move(contents),
                                                      Hash128(std::as_bytes(std::span(shape))));
 }
