@@ -38,3 +38,8 @@ vllm_checks() {
 }
 
 sparse_python() { PYTHONPATH=bench "$VLLM/bin/python" -B -m "$@"; }
+
+# Options that come later win.
+sensitivity_python() {
+  PYTHONPATH=build/release/python "$VLLM/bin/python" -B -m kvserve.sensitivity "$@"
+}

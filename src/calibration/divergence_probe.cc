@@ -8,28 +8,12 @@
 #include "calibration/opened_sequence.h"
 
 namespace kvserve {
-namespace {
-
-Status ToLogLikelihoods(std::span<float> logits) {
-  const float largest = std::ranges::max(logits);
-  double sum = 0;
-  for (const float logit : logits) sum += std::exp(logit - largest);
-  const auto log_sum = static_cast<float>(largest + std::log(sum));
-  if (!std::isfinite(log_sum)) {
-    return MakeError(ErrorCode::kBadInput, "the model's logits are not finite");
-  }
-  for (float& logit : logits) logit -= log_sum;
-  return {};
-}
-
-}  // namespace
-
 Result<DivergenceProbe> DivergenceProbe::Create(Engine& engine, std::span<const Token> context,
                                                 std::span<const Token> scored,
                                                 std::uint32_t prefill_tokens) {
   DivergenceProbe probe(engine, scored);
   KVSERVE_TRY(probe.Fill(context, prefill_tokens));
-  KVSERVE_ASSIGN(probe.reference_, probe.Score());
+  KVSERVE_TRY(probe.KeepReference());
   return probe;
 }
 
@@ -48,24 +32,51 @@ Result<std::vector<float>> DivergenceProbe::Score() {
   KVSERVE_ASSIGN(const SequenceId id, engine_.OpenSequence());
   const OpenedSequence sequence(engine_, id);
   KVSERVE_TRY(engine_.Inject(id, std::as_const(kv_).view()));
-  KVSERVE_ASSIGN(auto logits, engine_.Score(id, scored_, kv_.tokens().end));
-  const std::size_t vocabulary = logits.size() / scored_.size();
-  for (std::size_t at = 0; at < logits.size(); at += vocabulary) {
-    KVSERVE_TRY(ToLogLikelihoods(std::span(logits).subspan(at, vocabulary)));
-  }
-  return logits;
+  return engine_.Score(id, scored_, kv_.tokens().end);
 }
 
-Result<double> DivergenceProbe::Divergence() {
-  KVSERVE_ASSIGN(const std::vector<float> changed, Score());
-  double sum = 0;
-  for (std::size_t i = 0; i < changed.size(); ++i) {
-    constexpr float kNegligible = -25.0F;  // e^-25 of a vocabulary of 2^18 together: 4e-6
-    if (reference_[i] > kNegligible) {
-      sum += std::exp(reference_[i]) * (double{reference_[i]} - changed[i]);
+Status DivergenceProbe::KeepReference() {
+  constexpr double kNegligible = -20;
+  KVSERVE_ASSIGN(const std::vector<float> logits, Score());
+  const std::size_t vocabulary = logits.size() / scored_.size();
+  for (std::size_t begin = 0; begin < logits.size(); begin += vocabulary) {
+    const auto row = std::span(logits).subspan(begin, vocabulary);
+    const float largest = std::ranges::max(row);
+    double sum = 0;
+    for (const float logit : row) sum += std::exp(logit - largest);
+    const double log_sum = largest + std::log(sum);
+    if (!std::isfinite(log_sum)) {
+      return MakeError(ErrorCode::kBadInput, "the model's logits are not finite");
+    }
+    auto& kept = reference_.emplace_back();
+    for (std::size_t i = 0; i < vocabulary; ++i) {
+      const double log_likelihood = row[i] - log_sum;
+      if (log_likelihood < kNegligible) continue;
+      kept.push_back({begin + i, row[i], static_cast<float>(std::exp(log_likelihood))});
     }
   }
-  return sum / static_cast<double>(scored_.size());
+  return {};
+}
+
+// With d the changes of the logits: log of the mean of e^d, less the mean of d, under the
+// reference.
+Result<double> DivergenceProbe::Divergence() {
+  KVSERVE_ASSIGN(const std::vector<float> logits, Score());
+  double sum = 0;
+  for (const auto& row : reference_) {
+    double growth = 0;
+    double mean = 0;
+    for (const Likelihood& token : row) {
+      const double change = double{logits[token.at]} - token.logit;
+      growth += token.probability * std::expm1(change);
+      mean += token.probability * change;
+    }
+    sum += std::log1p(growth) - mean;
+  }
+  if (!std::isfinite(sum)) {
+    return MakeError(ErrorCode::kBadInput, "the model's logits are not finite");
+  }
+  return sum / static_cast<double>(reference_.size());
 }
 
 }  // namespace kvserve

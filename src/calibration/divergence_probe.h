@@ -11,9 +11,9 @@
 
 namespace kvserve {
 
-// Holds the context's KV and the distributions behind it, which are log-likelihoods of every token
-// of the vocabulary: 4 * scored * vocabulary bytes. Both sides come the same way (injected, then
-// scored in one batch), so unchanged KV diverges by exactly 0. One thread at a time.
+// Holds the context's KV and the distributions behind it, of which the tokens below e^-20 are one:
+// as if none of them had moved. Both sides come the same way (injected, then scored in one batch),
+// so unchanged KV diverges by exactly 0. One thread at a time.
 class DivergenceProbe {
  public:
   // Prefills the context in pieces of `prefill_tokens`. `engine` outlives the probe, has a free
@@ -32,13 +32,19 @@ class DivergenceProbe {
   DivergenceProbe(Engine& engine, std::span<const Token> scored)
       : engine_(engine), scored_(scored.begin(), scored.end()) {}
   [[nodiscard]] Status Fill(std::span<const Token> context, std::uint32_t prefill_tokens);
-  // Log-likelihoods [scored token, vocabulary] behind the KV as it is now.
+  // Logits [scored token, vocabulary] behind the KV as it is now.
   [[nodiscard]] Result<std::vector<float>> Score();
+  [[nodiscard]] Status KeepReference();
 
   Engine& engine_;
   std::vector<Token> scored_;
   KvBuffer kv_;
-  std::vector<float> reference_;
+  struct Likelihood {
+    std::size_t at = 0;  // in the logits of all scored tokens
+    float logit = 0;
+    float probability = 0;
+  };
+  std::vector<std::vector<Likelihood>> reference_;  // [scored token]
 };
 
 }  // namespace kvserve

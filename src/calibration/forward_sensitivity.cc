@@ -41,14 +41,15 @@ Forms Identity(std::size_t heads, std::size_t dim) {
   return forms;
 }
 
-std::vector<float> Dense(const Forms& forms, std::size_t heads, std::size_t dim, double factor) {
-  const std::size_t columns = heads * dim;
+// On the diagonal of one matrix, each times its factor [kv_head].
+std::vector<float> Dense(const Forms& forms, std::span<const double> factors, std::size_t dim) {
+  const std::size_t columns = factors.size() * dim;
   std::vector<float> matrix(columns * columns);
   for (std::size_t i = 0; i < forms.size(); ++i) {
     const std::size_t head = i / (dim * dim);
     const std::size_t row = i / dim % dim;
     matrix[(head * dim + row) * columns + head * dim + i % dim] =
-        static_cast<float>(factor * forms[i]);
+        static_cast<float>(factors[head] * forms[i]);
   }
   return matrix;
 }
@@ -75,8 +76,8 @@ class Measurement {
         const LayerGeometry& layer = geometry_.layers[i];
         if (kind == PlaneKind::kValue && layer.single_plane()) continue;
         const Forms& forms = forms_[2 * i + static_cast<std::size_t>(kind)];
-        KVSERVE_ASSIGN(const double factor, Factor(i, kind, forms));
-        matrix = Dense(forms, layer.kv_heads, Dim(layer, kind), factor);
+        KVSERVE_ASSIGN(const auto factors, Factors(i, kind, forms));
+        matrix = Dense(forms, factors, Dim(layer, kind));
         if (options_.progress) {
           options_.progress(found.planes.size(), 2 * geometry_.layers.size());
         }
@@ -232,50 +233,66 @@ class Measurement {
     double energy = 0;  // of the noise in the plane's forms, per scored token
   };
 
-  // Of noise of this amplitude in one plane of one text, whose KV is as before afterwards. The
+  struct Head {
+    std::uint32_t layer = 0;
+    PlaneKind kind = PlaneKind::kKey;
+    std::size_t head = 0;
+    const Forms& forms;  // of the plane
+    const MetricNoise& noise;
+  };
+
+  // Of noise of this amplitude in one head of one text, whose KV is as before afterwards. The
   // energy is that of what the cache's dtype has made of the noise.
-  Result<Effect> Try(DivergenceProbe& text, std::uint32_t layer, PlaneKind kind, const Forms& forms,
-                     const MetricNoise& noise, double amplitude) {
-    KVSERVE_ASSIGN(const Rows rows, Load(text, layer, kind));
+  Result<Effect> Try(DivergenceProbe& text, const Head& at, double amplitude) {
+    KVSERVE_ASSIGN(const Rows rows, Load(text, at.layer, at.kind));
     const PlaneView& view = rows.plane.view;
     std::vector<float> before(view.values());
     LoadFloats(Constant(rows.plane).view, before);
     std::vector<float> error(rows.values.size());
-    noise.Add(amplitude, random_, error);
+    at.noise.Add(at.head, amplitude, random_, error);
     Rotate(rows, error);
     std::vector<float> changed = before;
-    const std::size_t at = rows.begin * (before.size() / std::max(view.tokens, 1U));
-    for (std::size_t i = 0; i < error.size(); ++i) changed[at + i] += error[i];
-    if (!StoreFloats(changed, view))
-      return MakeError(ErrorCode::kInternal, "noise is not a number");
-    KVSERVE_ASSIGN(const Rows noisy, Load(text, layer, kind));
+    const std::size_t first = rows.begin * std::size_t{view.heads} * view.dim;
+    for (std::size_t i = 0; i < error.size(); ++i) changed[first + i] += error[i];
+    if (!StoreFloats(changed, view)) return MakeError(ErrorCode::kInternal, "noise is no number");
+    KVSERVE_ASSIGN(const Rows noisy, Load(text, at.layer, at.kind));
     for (std::size_t i = 0; i < error.size(); ++i) error[i] = noisy.values[i] - rows.values[i];
-    auto divergence = text.Divergence();
+    const auto divergence = text.Divergence();
     if (!StoreFloats(before, view) || !divergence) return tl::unexpected(divergence.error());
-    return Effect{*divergence, FormEnergy(forms, Dim(geometry_.layers[layer], kind), error)};
+    return Effect{*divergence, FormEnergy(at.forms, view.dim, at.head, error)};
   }
 
-  // How many nats per scored token a unit of the forms' energy costs, doubled. Noise begins with
-  // the share of the plane's deviation that the plane before had in the end.
-  Result<double> Factor(std::uint32_t layer, PlaneKind kind, const Forms& forms) {
+  // Per KV head: how many nats per scored token a unit of the form's energy costs, doubled.
+  Result<std::vector<double>> Factors(std::uint32_t layer, PlaneKind kind, const Forms& forms) {
     const std::size_t dim = Dim(geometry_.layers[layer], kind);
     const MetricNoise noise(forms, dim);
     KVSERVE_ASSIGN(const auto covariance, Covariance(layer, kind));
-    const double deviation =
-        std::sqrt(TraceOfProduct(covariance, Identity(geometry_.layers[layer].kv_heads, dim)) /
-                  static_cast<double>(geometry_.layers[layer].kv_heads * dim));
-    const double unit = deviation / noise.rms();
-    double& share = share_[static_cast<std::size_t>(kind)];
+    const Forms identity = Identity(1, dim);
+    std::vector<double> factors;
+    for (std::size_t head = 0; head < geometry_.layers[layer].kv_heads; ++head) {
+      const auto block = std::span(covariance).subspan(head * dim * dim, dim * dim);
+      const double variance = TraceOfProduct(block, identity) / static_cast<double>(dim);
+      KVSERVE_ASSIGN(const double factor, Factor({layer, kind, head, forms, noise},
+                                                 std::sqrt(variance) / noise.rms(head)));
+      factors.push_back(factor);
+    }
+    return factors;
+  }
+
+  // `unit`: amplitude of noise as large as the head's deviation. Noise begins with the share of it
+  // that the head before had in the end.
+  Result<double> Factor(const Head& at, double unit) {
+    double& share = share_[static_cast<std::size_t>(at.kind)];
     Effect sum;
     for (int attempt = 0; attempt < kAttempts; ++attempt) {
-      KVSERVE_ASSIGN(sum, Try(texts_.front(), layer, kind, forms, noise, share * unit));
+      KVSERVE_ASSIGN(sum, Try(texts_.front(), at, share * unit));
       const double ratio = options_.target_divergence / std::max(sum.divergence, 1e-12);
       const bool near = ratio > 1.0 / kNear && ratio < kNear;
       if (near || attempt + 1 == kAttempts || (share >= 1 && ratio > 1)) break;
       share = std::min(share * std::clamp(std::sqrt(ratio), 1.0 / 64, 64.0), 1.0);
     }
     for (std::size_t i = 1; i < texts_.size(); ++i) {
-      KVSERVE_ASSIGN(const Effect more, Try(texts_[i], layer, kind, forms, noise, share * unit));
+      KVSERVE_ASSIGN(const Effect more, Try(texts_[i], at, share * unit));
       sum.divergence += more.divergence;
       sum.energy += more.energy;
     }
@@ -283,7 +300,7 @@ class Measurement {
   }
 
   static constexpr int kAttempts = 4;
-  static constexpr double kNear = 8;
+  static constexpr double kNear = 10;
 
   Engine& engine_;
   const KvGeometry& geometry_;

@@ -25,11 +25,11 @@ struct ForwardSensitivityOptions {
 
 // Block-diagonal over heads. Keys: E[q q^T] of the queries, averaged over relative rotations
 // (KeyForms), a query head counting by how far its values are spread behind the output weights.
-// Values: W^T W (OutputForms). Both times one factor per plane, such that noise even in the form,
-// injected into the tokens 4 .. context - 32 of the plane, has the divergence that was measured.
+// Values: W^T W (OutputForms). Both times one factor per head, such that noise even in the form,
+// injected into the tokens 4 .. context - 32 of the head, has the divergence that was measured.
 // What the engine cannot show (queries without tap_queries, weights) is taken as even.
 // kBadInput when no prompt has 128 tokens more than `scored_tokens`, or a value is not finite; else
-// the engine's errors. Costs texts * planes * about 1.5 scored batches.
+// the engine's errors. Costs texts * planes * heads * about 1.3 scored batches.
 [[nodiscard]] Result<Sensitivity> ForwardSensitivity(Engine& engine,
                                                      std::span<const std::vector<Token>> prompts,
                                                      const ForwardSensitivityOptions& options);

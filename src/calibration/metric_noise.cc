@@ -17,24 +17,15 @@ double Unit(SplitMix64& random) {
   return static_cast<double>(random.Next() >> 11) * 0x1p-53;
 }
 
-double MeanDiagonal(std::span<const float> forms, std::size_t dim) {
-  double sum = 0;
-  for (std::size_t at = 0; at < forms.size(); at += dim * dim) {
-    for (std::size_t d = 0; d < dim; ++d) sum += forms[at + d * (dim + 1)];
-  }
-  return sum * static_cast<double>(dim) / static_cast<double>(forms.size());
-}
-
 }  // namespace
 
 MetricNoise::MetricNoise(std::span<const float> forms, std::size_t dim)
     : dim_(dim), heads_(forms.size() / (dim * dim)), shapes_(forms.size()) {
   const auto n = static_cast<Eigen::Index>(dim);
-  const double mean = MeanDiagonal(forms, dim);
-  const double added = mean > 0 ? kShrinkage * mean : 1;
-  double squares = 0;
   for (std::size_t head = 0; head < heads_; ++head) {
     const Eigen::Map<const FloatRows> form(forms.data() + head * dim * dim, n, n);
+    const double mean = form.diagonal().cast<double>().mean();
+    const double added = mean > 0 ? kShrinkage * mean : 1;
     Eigen::MatrixXd regular = (1 - kShrinkage) * form.cast<double>();
     regular.diagonal().array() += added;
     const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> solver(regular);
@@ -42,32 +33,32 @@ MetricNoise::MetricNoise(std::span<const float> forms, std::size_t dim)
     const Eigen::MatrixXd shape = solver.eigenvectors() * roots.cwiseInverse().asDiagonal() *
                                   solver.eigenvectors().transpose();
     Eigen::Map<FloatRows>(shapes_.data() + head * dim * dim, n, n) = shape.cast<float>();
-    squares += shape.squaredNorm();
+    rms_.push_back(std::sqrt(shape.squaredNorm() / static_cast<double>(dim)));
   }
-  rms_ = std::sqrt(squares / static_cast<double>(heads_ * dim));
 }
 
-void MetricNoise::Add(double amplitude, SplitMix64& random, std::span<float> rows) const {
+void MetricNoise::Add(std::size_t head, double amplitude, SplitMix64& random,
+                      std::span<float> rows) const {
   const auto n = static_cast<Eigen::Index>(dim_);
+  const Eigen::Map<const FloatRows> shape(shapes_.data() + head * dim_ * dim_, n, n);
   Eigen::VectorXf white(n);
-  for (std::size_t at = 0; at < rows.size(); at += dim_) {
+  for (std::size_t at = head * dim_; at < rows.size(); at += heads_ * dim_) {
     for (float& value : white) {  // Box and Muller
       const double radius = std::sqrt(-2 * std::log(1 - Unit(random)));
       value =
           static_cast<float>(amplitude * radius * std::cos(2 * std::numbers::pi * Unit(random)));
     }
-    const std::size_t head = at / dim_ % heads_;
-    const Eigen::Map<const FloatRows> shape(shapes_.data() + head * dim_ * dim_, n, n);
     Eigen::Map<Eigen::VectorXf>(rows.data() + at, n) += shape * white;
   }
 }
 
-double FormEnergy(std::span<const float> forms, std::size_t dim, std::span<const float> rows) {
+double FormEnergy(std::span<const float> forms, std::size_t dim, std::size_t head,
+                  std::span<const float> rows) {
   const auto n = static_cast<Eigen::Index>(dim);
   const std::size_t heads = forms.size() / (dim * dim);
+  const Eigen::Map<const FloatRows> form(forms.data() + head * dim * dim, n, n);
   double sum = 0;
-  for (std::size_t at = 0; at < rows.size(); at += dim) {
-    const Eigen::Map<const FloatRows> form(forms.data() + at / dim % heads * dim * dim, n, n);
+  for (std::size_t at = head * dim; at < rows.size(); at += heads * dim) {
     const Eigen::Map<const Eigen::VectorXf> row(rows.data() + at, n);
     sum += double{row.dot(form * row)};
   }
