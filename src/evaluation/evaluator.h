@@ -89,7 +89,8 @@ struct ContextScore {
 // others.
 struct ProfileScore : ScoreTotals {
   std::string profile;
-  std::map<std::string, DatasetScore> datasets;      // by the records' set
+  std::vector<double> kl_by_prompt;              // what `kl` is the mean of, in one order always
+  std::map<std::string, DatasetScore> datasets;  // by the records' set
   std::map<std::string, WorkloadScore> by_workload;  // made prompts are "retrieval"
   std::optional<RetrievalScore> retrieval;
   std::optional<GenerationScore> generation;

@@ -63,7 +63,9 @@ ProfileScore Summarize(const std::string& profile, std::span<const PromptScore> 
   if (all.empty()) return score;
   const PromptGroup records = Where(all, [](const PromptScore& p) { return !p.made; });
   const PromptGroup made = Where(all, [](const PromptScore& p) { return p.made; });
-  static_cast<ScoreTotals&>(score) = TotalsOf(records.empty() ? made : records);
+  const PromptGroup& counted = records.empty() ? made : records;
+  static_cast<ScoreTotals&>(score) = TotalsOf(counted);
+  score.kl_by_prompt = KlByPrompt(counted);
   FillSpeeds(all, score);
   score.datasets = Datasets(records);
   for (const auto& [workload, members] :

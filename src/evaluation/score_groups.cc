@@ -94,6 +94,10 @@ void FillDataset(const PromptGroup& prompts, DatasetScore& score) {
 
 }  // namespace
 
+std::vector<double> KlByPrompt(const PromptGroup& prompts) {
+  return Column(prompts, Kl);
+}
+
 ScoreTotals TotalsOf(const PromptGroup& prompts) {
   ScoreTotals totals;
   totals.n = prompts.size();
@@ -101,7 +105,7 @@ ScoreTotals TotalsOf(const PromptGroup& prompts) {
     totals.raw_bytes += prompt->raw_bytes;
     totals.wire_bytes += prompt->wire_bytes;
   }
-  const std::vector<double> kls = Column(prompts, Kl);
+  const std::vector<double> kls = KlByPrompt(prompts);
   totals.kl = Mean(kls);
   totals.kl_ci95 = BootstrapMean(kls, kBootstrapSeed);
   totals.top1_agreement = Mean(Column(

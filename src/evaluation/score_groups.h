@@ -10,6 +10,7 @@ namespace kvserve {
 using PromptGroup = std::vector<const PromptScore*>;
 
 // Of a group that is not empty.
+[[nodiscard]] std::vector<double> KlByPrompt(const PromptGroup& prompts);  // nats per token
 [[nodiscard]] ScoreTotals TotalsOf(const PromptGroup& prompts);
 [[nodiscard]] WorkloadScore WorkloadScoreOf(const PromptGroup& prompts);
 // All of one task.

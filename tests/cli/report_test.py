@@ -39,6 +39,14 @@ class ReportTest(cli_case.CliCase):
         for other in ("http", "<script", "src="):
             self.assertNotIn(other, page)
 
+    def test_profiles_in_pairs(self):
+        self.write("p.json", model="m", total=profile("a", 4.0, 0.02), profiles=[
+            profile("a", 4.0, 0.02, kl_by_prompt=[0.01, 0.03]),
+            profile("b", 5.0, 0.01, kl_by_prompt=[0.01, 0.01])])
+        text = self.succeed("report", "p.json", "--markdown", "--against", "a")
+        self.assertIn("| **`b`** | 0.800x | 0.500x | -0.01000 (-0.02000-0.00000) | 1 of 2 |", text)
+        self.refuse(3, "report", "p.json", "--markdown", "--against", "c", says="--against c")
+
     def test_refusals(self):
         self.refuse(2, "report", "a.json", says="--markdown")
         self.refuse(2, "report", "--markdown")

@@ -91,6 +91,7 @@ Json TotalJson(const ProfileScore& score) {
   json["encode_bytes_per_s"] = score.encode_bytes_per_s;
   json["decode_bytes_per_s"] = score.decode_bytes_per_s;
   json["seconds"] = score.seconds;
+  json["kl_by_prompt"] = score.kl_by_prompt;
   return json;
 }
 

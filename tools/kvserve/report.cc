@@ -1,4 +1,5 @@
 // kvserve report: results of evaluate as one page, or as Markdown tables.
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <vector>
@@ -6,6 +7,7 @@
 #include "base/try.h"
 #include "command.h"
 #include "evaluation/report/rate_quality_page.h"
+#include "evaluation/report/rate_quality_tables.h"
 #include "output_argument.h"
 #include "tensorfile/input_file.h"
 #include "tensorfile/output_file.h"
@@ -18,8 +20,23 @@ constexpr std::uint64_t kMaxDocumentBytes = std::uint64_t{64} << 20;
 struct Arguments {
   std::vector<std::string> documents;
   std::string output;
+  std::vector<std::string> against;
   bool markdown = false;
 };
+
+Status CheckAgainst(const std::vector<EvaluationDocument>& documents,
+                    const std::vector<std::string>& against) {
+  for (const std::string& profile : against) {
+    const auto knows = [&](const EvaluationDocument& document) {
+      return !PairedTable(document, profile).rows.empty();
+    };
+    if (std::ranges::any_of(documents, knows)) continue;
+    return MakeError(ErrorCode::kBadInput, "--against " + profile +
+                                               ": no document has it beside others on the same "
+                                               "prompts");
+  }
+  return {};
+}
 
 Status RunReport(const Arguments& arguments, const Invocation& invocation) {
   if (arguments.output.empty() && !arguments.markdown) {
@@ -39,10 +56,11 @@ Status RunReport(const Arguments& arguments, const Invocation& invocation) {
     KVSERVE_ASSIGN(documents.emplace_back(), ParseEvaluationDocument(text, path));
   }
   documents = MergeByModel(std::move(documents));
+  KVSERVE_TRY(CheckAgainst(documents, arguments.against));
   std::size_t profiles = 0;
   for (const EvaluationDocument& document : documents) profiles += document.profiles.size();
   if (!arguments.output.empty()) {
-    const std::string page = RateQualityPage(documents);
+    const std::string page = RateQualityPage(documents, arguments.against);
     KVSERVE_ASSIGN(OutputFile file, OutputFile::Create(arguments.output));
     KVSERVE_TRY(file.Append(std::as_bytes(std::span(page))));
     KVSERVE_TRY(file.Commit());
@@ -53,7 +71,7 @@ Status RunReport(const Arguments& arguments, const Invocation& invocation) {
                            {"profiles", profiles},
                            {"output", arguments.output}});
   } else if (arguments.markdown) {
-    std::printf("%s", RateQualityMarkdown(documents).c_str());
+    std::printf("%s", RateQualityMarkdown(documents, arguments.against).c_str());
   }
   return {};
 }
@@ -66,13 +84,18 @@ void AddReport(CLI::App& app, Invocation& invocation) {
       *app.add_subcommand("report", "Show results of evaluate as a page with plots");
   command.add_option("documents", arguments->documents, "Outputs of evaluate --json")->required();
   command.add_option("-o,--output", arguments->output, "Page to write (.html)");
+  command
+      .add_option("--against", arguments->against,
+                  "Profile to compare all others with, prompt by prompt; may be repeated")
+      ->expected(1)
+      ->take_all();
   command.add_flag("--markdown", arguments->markdown, "Print Markdown tables");
   AddJsonFlag(command, invocation);
   command.footer(
       "Results of the same model are shown together, each model in a section of its own.\n"
       "Examples:\n"
       "  kvserve report smollm2.json gemma.json -o report.html\n"
-      "  kvserve report smollm2.json --markdown");
+      "  kvserve report smollm2.json --markdown --against published");
   command.callback([arguments, &invocation] {
     invocation.run = [arguments, &invocation] { return RunReport(*arguments, invocation); };
   });

@@ -40,6 +40,24 @@ const Json* Object(const Json& object, const char* key) {
   return field != object.end() && field->is_object() ? &*field : nullptr;
 }
 
+// Empty unless all of them are numbers.
+std::vector<double> Numbers(const Json& object, const char* key) {
+  const auto field = object.find(key);
+  const auto is_number = [](const Json& value) { return value.is_number(); };
+  if (field == object.end() || !field->is_array() || !std::ranges::all_of(*field, is_number)) {
+    return {};
+  }
+  return field->get<std::vector<double>>();
+}
+
+std::optional<ReportedTexts> TextsOf(const Json& object) {
+  const Json* workloads = Object(object, "by_workload");
+  const Json* texts = workloads == nullptr ? nullptr : Object(*workloads, "text");
+  if (texts == nullptr) return std::nullopt;
+  const double kl = Number(*texts, "kl");
+  return ReportedTexts{kl, IntervalOf(*texts, "kl_ci95", kl)};
+}
+
 std::optional<ReportedRetrieval> RetrievalOf(const Json& object) {
   const Json* found = Object(object, "retrieval");
   if (found == nullptr) return std::nullopt;
@@ -78,6 +96,8 @@ ReportedProfile ProfileOf(const Json& total, const Json& details) {
   profile.n = Count(total, "n");
   profile.kl = Number(total, "kl");
   profile.kl_ci95 = IntervalOf(total, "kl_ci95", profile.kl);
+  profile.kl_by_prompt = Numbers(total, "kl_by_prompt");
+  profile.texts = TextsOf(details);
   profile.top1_agreement = Number(total, "top1_agreement");
   profile.nll_delta = Number(total, "nll_delta");
   profile.compression_ratio = Number(total, "compression_ratio");

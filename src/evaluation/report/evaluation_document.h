@@ -28,11 +28,18 @@ struct ReportedContext {
   std::optional<ReportedRetrieval> retrieval;
 };
 
+struct ReportedTexts {
+  double kl = 0.0;
+  Interval kl_ci95;
+};
+
 struct ReportedProfile {
   std::string profile;
   std::size_t n = 0;
   double kl = 0.0;
   Interval kl_ci95;
+  std::vector<double> kl_by_prompt;    // [n], or empty in documents of old
+  std::optional<ReportedTexts> texts;  // of plain texts alone
   double top1_agreement = 0.0;
   double nll_delta = 0.0;
   double compression_ratio = 0.0;

@@ -86,7 +86,7 @@ std::string HtmlTable(const ReportTable& table) {
   return html + "</table></div>\n";
 }
 
-std::string Section(const EvaluationDocument& document) {
+std::string Section(const EvaluationDocument& document, std::span<const std::string> against) {
   std::string html = "<h2>" + EscapeMarkup(NameOf(document)) + "</h2>\n<div class=\"plots\">\n" +
                      ScatterSvg(KlPlot(document));
   const ScatterPlot retrieval = RetrievalPlot(document);
@@ -94,6 +94,10 @@ std::string Section(const EvaluationDocument& document) {
   html += "</div>\n" + HtmlTable(ProfileTable(document));
   const ReportTable contexts = ContextTable(document);
   if (!contexts.rows.empty()) html += "<h3>By context length</h3>\n" + HtmlTable(contexts);
+  for (const std::string& profile : against) {
+    const ReportTable paired = PairedTable(document, profile);
+    if (!paired.rows.empty()) html += "<h3>In pairs</h3>\n" + HtmlTable(paired);
+  }
   if (!document.machine.empty()) {
     html += "<p>Measured on " + EscapeMarkup(document.machine) + ".</p>\n";
   }
@@ -140,7 +144,8 @@ std::string MarkdownTable(const ReportTable& table) {
 
 }  // namespace
 
-std::string RateQualityPage(std::span<const EvaluationDocument> documents) {
+std::string RateQualityPage(std::span<const EvaluationDocument> documents,
+                            std::span<const std::string> against) {
   std::string html =
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
@@ -150,17 +155,22 @@ std::string RateQualityPage(std::span<const EvaluationDocument> documents) {
       "<p>Filled points and bold names are Pareto members: no other profile of the model has both "
       "a higher ratio and a lower KL. Point at a point for its figures. Bars and figures in "
       "brackets are 95 % intervals over prompts; a KL below 0.00001 is drawn there.</p>\n";
-  for (const EvaluationDocument& document : documents) html += Section(document);
+  for (const EvaluationDocument& document : documents) html += Section(document, against);
   return html + "</body>\n</html>\n";
 }
 
-std::string RateQualityMarkdown(std::span<const EvaluationDocument> documents) {
+std::string RateQualityMarkdown(std::span<const EvaluationDocument> documents,
+                                std::span<const std::string> against) {
   std::string text;
   for (const EvaluationDocument& document : documents) {
     text += (text.empty() ? "### " : "\n### ") + MarkdownCell(NameOf(document)) + "\n\n" +
             MarkdownTable(ProfileTable(document));
     const ReportTable contexts = ContextTable(document);
     if (!contexts.rows.empty()) text += "\n" + MarkdownTable(contexts);
+    for (const std::string& profile : against) {
+      const ReportTable paired = PairedTable(document, profile);
+      if (!paired.rows.empty()) text += "\n" + MarkdownTable(paired);
+    }
   }
   return text;
 }

@@ -9,11 +9,14 @@
 namespace kvserve {
 
 // Per model: KL against ratio and retrieval against ratio with the Pareto members named, a table
-// with intervals, and one by context length where there are several. No scripts and no other files;
-// all text is escaped.
-[[nodiscard]] std::string RateQualityPage(std::span<const EvaluationDocument> documents);
+// with intervals, one by context length where there are several, and one for each profile of
+// `against` that all others are compared with prompt by prompt. No scripts and no other files; all
+// text is escaped.
+[[nodiscard]] std::string RateQualityPage(std::span<const EvaluationDocument> documents,
+                                          std::span<const std::string> against = {});
 
 // The same tables in Markdown; Pareto members are bold.
-[[nodiscard]] std::string RateQualityMarkdown(std::span<const EvaluationDocument> documents);
+[[nodiscard]] std::string RateQualityMarkdown(std::span<const EvaluationDocument> documents,
+                                              std::span<const std::string> against = {});
 
 }  // namespace kvserve

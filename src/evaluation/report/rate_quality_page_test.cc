@@ -5,6 +5,7 @@
 
 #include <limits>
 
+#include "evaluation/report/rate_quality_tables.h"
 #include "evaluation/report/scatter_plot.h"
 
 namespace kvserve {
@@ -53,6 +54,29 @@ TEST(RateQualityPage, MarkdownIsATable) {
   EXPECT_THAT(text, HasSubstr("| `worse` | 4.00 |"));
   EXPECT_THAT(text, HasSubstr("| **`none`** | 1.00 |"));
   EXPECT_THAT(text, HasSubstr("| `a\\|b` | 4096 |"));
+}
+
+TEST(RateQualityPage, ProfilesAreComparedPromptByPrompt) {
+  const EvaluationDocument document = Parse(R"({"total":{"profile":"a"},"profiles":[
+    {"profile":"a","n":3,"kl":0.02,"kl_by_prompt":[0.01,0.02,0.03],"compression_ratio":4.0},
+    {"profile":"better","n":3,"kl":0.01,"kl_by_prompt":[0.0,0.01,0.02],"compression_ratio":5.0},
+    {"profile":"mixed","n":3,"kl":0.02,"kl_by_prompt":[0.03,0.02,0.01],"compression_ratio":8.0},
+    {"profile":"other prompts","n":1,"kl":0.0,"kl_by_prompt":[0.0],"compression_ratio":9.0},
+    {"profile":"old","n":3,"kl":0.0,"compression_ratio":9.0},
+    {"profile":"odd","n":3,"kl":0.0,"kl_by_prompt":[0.0,"x",0.0],"compression_ratio":9.0}]})");
+  const ReportTable table = PairedTable(document, "a");
+  ASSERT_EQ(table.rows.size(), 2U);
+  EXPECT_TRUE(table.rows[0].member);
+  EXPECT_THAT(table.rows[0].cells,
+              ElementsAre("better", "0.800x", "0.500x", "-0.01000 (-0.01000--0.01000)", "3 of 3"));
+  EXPECT_FALSE(table.rows[1].member);
+  EXPECT_THAT(table.rows[1].cells[4], "1 of 3");
+  EXPECT_TRUE(PairedTable(document, "b").rows.empty());
+  EXPECT_TRUE(PairedTable(document, "old").rows.empty());
+  const EvaluationDocument documents[] = {document};
+  const std::string against[] = {"a"};
+  EXPECT_THAT(RateQualityPage(documents, against), HasSubstr("against a"));
+  EXPECT_THAT(RateQualityMarkdown(documents, against), HasSubstr("| **`better`** | 0.800x |"));
 }
 
 TEST(RateQualityPage, ParetoMembersAreNotBeaten) {
