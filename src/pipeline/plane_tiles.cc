@@ -42,12 +42,12 @@ class Tiles {
 using States = std::span<const PlaneState*>;
 
 Result<States> OpenTransforms(const Chain& chain, const PlaneContext& context, PlaneShape shape,
-                              StageClock& clock) {
+                              Direction direction, StageClock& clock) {
   const States states = context.arena->Take<const PlaneState*>(chain.transforms().size());
   for (std::size_t i = 0; i < states.size(); ++i) {
     const auto& transform = chain.transforms()[i];
     const StageTimer timer(clock, ClockSlot::kFirstTransform + i);
-    auto state = transform.stage->rows()->Open(context, shape);
+    auto state = transform.stage->rows()->Open(context, shape, direction);
     if (!state) {
       return tl::unexpected(
           Named(tl::unexpected(std::move(state).error()), context, *transform.info).error());
@@ -100,7 +100,8 @@ Result<OpenPlane> OpenForDecoding(const Chain& chain, const PlaneContext& contex
     open.quantizer = *state;
   }
   KVSERVE_TRY(CheckSideRead(reader, context));
-  KVSERVE_ASSIGN(open.transforms, OpenTransforms(chain, context, shape, clock));
+  KVSERVE_ASSIGN(open.transforms,
+                 OpenTransforms(chain, context, shape, Direction::kInverse, clock));
   return open;
 }
 
@@ -137,7 +138,8 @@ Result<bool> EncodeByRows(const Chain& chain, const PlaneContext& context,
   const std::uint32_t lead = view.tokens - symbols.tokens;
   const RowQuantizer& quantizer = *chain.quantizer().stage->rows();
   const std::span<float> values = context.arena->Take<float>(view.values());
-  KVSERVE_ASSIGN(const States states, OpenTransforms(chain, context, shape, clock));
+  KVSERVE_ASSIGN(const States states,
+                 OpenTransforms(chain, context, shape, Direction::kForward, clock));
   PlaneState* state = quantizer.Begin(context, shape);
   std::uint32_t first = 0;
   std::uint32_t rows = 0;

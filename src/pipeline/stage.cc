@@ -51,16 +51,18 @@ ScaleSource Codec::scale_source(PlaneKind /*kind*/) const {
 
 Status Transform::Forward(const PlaneContext& plane, RealPlane values, ByteWriter& /*side*/) const {
   if (rows() == nullptr) return NotImplemented("Forward");
-  KVSERVE_ASSIGN(const PlaneState* state,
-                 rows()->Open(plane, {values.tokens, values.heads, values.dim}));
+  KVSERVE_ASSIGN(
+      const PlaneState* state,
+      rows()->Open(plane, {values.tokens, values.heads, values.dim}, Direction::kForward));
   rows()->ForwardRows(state, 0, values);
   return {};
 }
 
 Status Transform::Inverse(const PlaneContext& plane, RealPlane values, ByteReader& /*side*/) const {
   if (rows() == nullptr) return NotImplemented("Inverse");
-  KVSERVE_ASSIGN(const PlaneState* state,
-                 rows()->Open(plane, {values.tokens, values.heads, values.dim}));
+  KVSERVE_ASSIGN(
+      const PlaneState* state,
+      rows()->Open(plane, {values.tokens, values.heads, values.dim}, Direction::kInverse));
   rows()->InverseRows(state, 0, values);
   return {};
 }

@@ -235,13 +235,17 @@ class Selector {
   [[nodiscard]] virtual bool may_drop() const { return false; }
 };
 
+// Which way a stage is opened for: some matrices are costly and only of use in one of them.
+enum class Direction : std::uint8_t { kForward, kInverse };
+
 // A transform of each row (token) on its own, without side bytes: an executor may run it on any
 // rows of a plane, tile by tile. Same results, bit for bit, as Transform on the whole plane.
 class RowTransform {
  public:
-  // Once per plane, encoding or decoding: signs, matrices. May be null.
-  [[nodiscard]] virtual Result<const PlaneState*> Open(const PlaneContext& plane,
-                                                       PlaneShape shape) const = 0;
+  // Once per plane and thread: signs, matrices. May be null. Rows then pass in this direction only,
+  // one thread at a time, so that the state may hold scratch memory.
+  [[nodiscard]] virtual Result<const PlaneState*> Open(const PlaneContext& plane, PlaneShape shape,
+                                                       Direction direction) const = 0;
   // `rows` begins at row `first_row` of the plane.
   virtual void ForwardRows(const PlaneState* state, std::uint32_t first_row,
                            RealPlane rows) const = 0;
@@ -250,6 +254,27 @@ class RowTransform {
 
  protected:
   ~RowTransform() = default;
+};
+
+// A transform of each row by the decoded rows of the same token in earlier planes: an executor may
+// take tiles of tokens through all planes, many of them at once. Same results, bit for bit, as
+// Transform on whole planes.
+class RowPredictor {
+ public:
+  // Once per tile; it lives in `arena`, until the tile has passed all planes.
+  [[nodiscard]] virtual PlaneState* BeginTile(const FrameContext& frame, TokenRange tokens,
+                                              Arena& arena) const = 0;
+  // The next plane of the frame in coding order; `plane.tokens` are those of the tile that its
+  // layer holds, perhaps none. Finds what the decoded rows before it predict.
+  [[nodiscard]] virtual Status OpenPlane(PlaneState* tile, const PlaneContext& plane,
+                                         PlaneShape shape) const = 0;
+  // Of the open plane's rows, if there are any. InverseRows comes last, on either side, and is what
+  // later planes are predicted from.
+  virtual void ForwardRows(const PlaneState* tile, RealPlane rows) const = 0;
+  virtual void InverseRows(PlaneState* tile, RealPlane rows) const = 0;
+
+ protected:
+  ~RowPredictor() = default;
 };
 
 class Transform {
@@ -272,6 +297,8 @@ class Transform {
   [[nodiscard]] virtual ScaleSource scale_source(PlaneKind kind) const;
   // The same transform row by row, if it can; owned by this object.
   [[nodiscard]] virtual const RowTransform* rows() const { return nullptr; }
+  // The same for one that needs feedback.
+  [[nodiscard]] virtual const RowPredictor* predictor() const { return nullptr; }
 };
 
 // A quantizer that sees a plane in tiles of rows: Begin, Observe of every tile in order, Finish,
@@ -295,6 +322,34 @@ class RowQuantizer {
 
  protected:
   ~RowQuantizer() = default;
+};
+
+// A quantizer of each row on its own, which looks at no other row first: an executor may quantize
+// the tiles of a plane in any order, many of them at once. A plane's leading rows without symbols
+// belong to its first tile. Same symbols and side bytes as Quantizer on the whole plane.
+class TileQuantizer {
+ public:
+  // Writes the symbols of `rows`, which begin at row `first_row` of the plane, to their place in
+  // `symbols`, and puts in place of the values what a decoder will have. What the side bytes need
+  // is kept in the plane's arena.
+  [[nodiscard]] virtual PlaneState* QuantizeTile(const PlaneContext& plane,
+                                                 const SymbolPlane& symbols,
+                                                 std::uint32_t first_row, RealPlane rows) const = 0;
+  // The side bytes of a plane from all its tiles, in order.
+  virtual void WriteSide(std::span<PlaneState* const> tiles, ByteWriter& side) const = 0;
+
+  // Reads all side bytes of the plane. `symbols` has shape, alphabet and classes but no symbols; it
+  // outlives the state.
+  [[nodiscard]] virtual Result<const PlaneState*> OpenTiles(const PlaneContext& plane,
+                                                            PlaneShape shape,
+                                                            const SymbolPlane& symbols,
+                                                            ByteReader& side) const = 0;
+  // `symbols` are those of these rows.
+  virtual void DequantizeTile(const PlaneState* state, std::uint32_t first_row,
+                              std::span<const std::uint8_t> symbols, RealPlane rows) const = 0;
+
+ protected:
+  ~TileQuantizer() = default;
 };
 
 class Quantizer {
@@ -343,6 +398,8 @@ class Quantizer {
   [[nodiscard]] virtual ScaleSource scale_source(PlaneKind kind) const;
   // The same quantizer row by row, if it can (real domain); owned by this object.
   [[nodiscard]] virtual const RowQuantizer* rows() const { return nullptr; }
+  // The same quantizer by tiles in any order, if it can (real domain); owned by this object.
+  [[nodiscard]] virtual const TileQuantizer* tiles() const { return nullptr; }
 };
 
 // A run of symbols that can be decoded alone: whole planes, or some rows of one plane.

@@ -23,6 +23,13 @@ void EscapeList::Add(Escape escape, Arena& arena) {
   ++count_;
 }
 
+void EscapeList::Append(const EscapeList& later) {
+  if (later.first_ == nullptr) return;
+  (last_ == nullptr ? first_ : last_->next) = later.first_;
+  last_ = later.last_;
+  count_ += later.count_;
+}
+
 void EscapeList::Write(ByteWriter& out) const {
   out.PutVarint(count_);
   std::uint64_t next = 0;

@@ -21,6 +21,8 @@ class EscapeList {
  public:
   // In ascending order of index.
   void Add(Escape escape, Arena& arena);
+  // Escapes of later values, which both lists hold from now on.
+  void Append(const EscapeList& later);
   // varint count, then per escape varint index less that of the one before less 1 (the first: the
   // index), f32 value.
   void Write(ByteWriter& out) const;

@@ -19,8 +19,8 @@ class Turn final : public Transform, private RowTransform {
   [[nodiscard]] const RowTransform* rows() const override { return this; }
 
  private:
-  Result<const PlaneState*> Open(const PlaneContext& /*plane*/,
-                                 PlaneShape /*shape*/) const override {
+  Result<const PlaneState*> Open(const PlaneContext& /*plane*/, PlaneShape /*shape*/,
+                                 Direction /*direction*/) const override {
     return nullptr;
   }
   void ForwardRows(const PlaneState* /*state*/, std::uint32_t first_row,

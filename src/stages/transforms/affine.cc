@@ -235,8 +235,8 @@ class Affine : public Transform, public RowTransform {
   }
 
   // Null where nothing is to be done.
-  [[nodiscard]] Result<const PlaneState*> Open(const PlaneContext& plane,
-                                               PlaneShape shape) const override {
+  [[nodiscard]] Result<const PlaneState*> Open(const PlaneContext& plane, PlaneShape shape,
+                                               Direction /*direction*/) const override {
     const Switches on = For(plane.kind);
     if (!on.any()) return nullptr;
     KVSERVE_ASSIGN(const ChannelStatistics* found, Calibrated(plane, shape.columns()));

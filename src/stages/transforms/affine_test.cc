@@ -134,7 +134,7 @@ TEST(Affine, CalibratedStatisticsNeedNoBytesAndWorkByRows) {
     ASSERT_NEAR(values[i], (before[i] - statistics.mean[c]) / statistics.scale[c], 1e-3F);
   }
   auto rows = before;
-  const auto state = transform->rows()->Open(test.plane, {6, 2, 8});
+  const auto state = transform->rows()->Open(test.plane, {6, 2, 8}, Direction::kForward);
   ASSERT_TRUE(state.has_value());
   transform->rows()->ForwardRows(*state, 0, {rows.data(), 4, 2, 8});
   transform->rows()->ForwardRows(*state, 4, {&rows[64], 2, 2, 8});

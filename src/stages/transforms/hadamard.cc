@@ -48,8 +48,8 @@ class Hadamard : public Transform, public RowTransform {
   [[nodiscard]] const RowTransform* rows() const override { return this; }
 
   // Null where the rotation is off.
-  [[nodiscard]] Result<const PlaneState*> Open(const PlaneContext& plane,
-                                               PlaneShape shape) const override {
+  [[nodiscard]] Result<const PlaneState*> Open(const PlaneContext& plane, PlaneShape shape,
+                                               Direction /*direction*/) const override {
     if (settings_.integer(kOn, plane.kind) == 0) return nullptr;
     auto* signs = plane.arena->New<Signs>();
     const auto masks = plane.arena->Take<std::uint32_t>(shape.columns());

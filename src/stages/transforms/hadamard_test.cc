@@ -89,7 +89,8 @@ TEST(HadamardStage, GivesTheSameRowByRow) {
     const auto whole = Forward(*transform, kind, Values());
     auto rows = Values();
     Arena arena;
-    const auto state = transform->rows()->Open(Plane(kind, arena), {kTokens, kHeads, kDim});
+    const auto state =
+        transform->rows()->Open(Plane(kind, arena), {kTokens, kHeads, kDim}, Direction::kForward);
     ASSERT_TRUE(state.has_value());
     for (std::uint32_t first = 0; first < kTokens; first += 2) {
       const std::uint32_t count = std::min(2U, kTokens - first);

@@ -26,8 +26,8 @@ class UnRope : public Transform, public RowTransform {
   [[nodiscard]] bool unrotates_keys() const override { return true; }
 
   // Null where nothing is turned.
-  [[nodiscard]] Result<const PlaneState*> Open(const PlaneContext& plane,
-                                               PlaneShape shape) const override {
+  [[nodiscard]] Result<const PlaneState*> Open(const PlaneContext& plane, PlaneShape shape,
+                                               Direction /*direction*/) const override {
     const LayerGeometry& layer = plane.frame->geometry->layers[plane.layer];
     if (plane.kind != PlaneKind::kKey || layer.rope_style == RopeStyle::kNone ||
         shape.dim % 2 != 0) {
