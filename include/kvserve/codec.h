@@ -34,12 +34,36 @@ struct QueryView {
   std::vector<QueryLayer> layers;  // ascending
 };
 
+// What an encoder remembers of one request from frame to frame, so that a frame's tokens are weighed
+// beside those that were sent before: for profiles with a selector that looks back
+// (`expected:keys=seen`), and empty for all others. Frames come in the order of their tokens; one
+// that comes again replaces what it left, and all that followed. Grows by about 1 % of the KV that
+// it has seen. Serves every encoder of the same profile; one thread at a time.
+class RequestMemory {
+ public:
+  RequestMemory(RequestMemory&&) noexcept;
+  RequestMemory& operator=(RequestMemory&&) noexcept;
+  ~RequestMemory();
+
+  // False: nothing is ever remembered, and frames may come in any order and from many threads.
+  [[nodiscard]] bool looks_back() const;
+
+ private:
+  friend class FrameEncoder;
+  struct State;
+  explicit RequestMemory(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
 struct EncodeOptions {
   Fingerprint model;                // written into the frame; decoders refuse another model's
   Fingerprint key;                  // identity of the token prefix [0, tokens.end)
   std::uint32_t prompt_tokens = 0;  // length of the whole prefill; 0: not known yet
   // For profiles with a selector that ranks keys by attention; read during the call.
   const QueryView* queries = nullptr;
+  // Of the request that the frame belongs to, from NewRequest; null: a frame on its own. Decoders
+  // need to know nothing of it.
+  RequestMemory* request = nullptr;
 };
 
 struct DecodeOptions {
@@ -52,6 +76,22 @@ struct DecodeOptions {
 struct CodecOptions {
   std::uint32_t threads = 1;                               // 1..256, the caller's included
   std::shared_ptr<const CalibrationArtefact> calibration;  // for chains that need one
+  // Encoders of profiles that need an artefact: what encodes frames whose KV is unlike that of the
+  // calibration's texts (FrameEncoder::drift), a profile that needs no artefact. No stages: none
+  // does. Decoders are told by each frame what it is made by.
+  Profile fallback;
+};
+
+// How far a frame is from what its calibration artefact expects.
+struct FrameDrift {
+  bool fell_back = false;  // encoded by CodecOptions::fallback
+  std::string reason;      // what was out of bounds, and how far; empty unless fell_back
+  // Root mean square over the planes of their distance from the mean of the calibration's frames,
+  // in standard deviations; about 1 for texts of its kind, 0 where nothing is expected.
+  double energy = 0.0;           // logarithm of the mean square of whitened values
+  double prediction_gain = 0.0;  // logarithm of what prediction takes off it
+  // Bits of classes and symbols per value over those expected at the profile's step; 0: unknown.
+  double code_length_ratio = 0.0;
 };
 
 // Seconds spent per stage name, summed over threads ("hadamard", "uniform", "rans"; "frame" for
@@ -65,7 +105,7 @@ using StageSeconds = std::map<std::string, double>;
 [[nodiscard]] Result<Profile> ParseProfile(std::string_view text);
 
 // Appends one frame to `out`. Host memory only for now (kUnsupported otherwise). Bytes depend on
-// the tensor values, profile and options alone. Times are added to `seconds`. Safe from many
+// the tensor values, profile and options alone (and on the earlier frames of options.request). Times are added to `seconds`. Safe from many
 // threads on different `out`. Errors, which leave `out` as it was: kInvalidArgument (view or
 // profile does not fit), kUnsupported (dtype, device, a stage that this build lacks), kBadInput
 // (non-finite values where a lossy stage needs finite ones), kResourceExhausted (no memory).
@@ -96,12 +136,18 @@ class FrameEncoder {
   FrameEncoder& operator=(FrameEncoder&&) noexcept;
   ~FrameEncoder();
 
-  // As EncodeFrame; kInvalidArgument from an encoder that was moved from.
+  // For the frames of one request. Throws std::bad_alloc alone.
+  [[nodiscard]] RequestMemory NewRequest() const;
+
+  // As EncodeFrame; kInvalidArgument from an encoder that was moved from, and for the request
+  // memory of another profile.
   [[nodiscard]] Status Encode(const ConstKvView& view, const EncodeOptions& options,
                               std::vector<std::byte>& out, StageSeconds* seconds = nullptr);
   // How many values of the last frame a quantizer limited to the largest that it can express (fp8
   // without a scale), so that their error has no bound. Means nothing after an error.
   [[nodiscard]] std::uint64_t clamped_values() const;
+  // Of the last frame; all is 0 without CodecOptions::fallback. Means nothing after an error.
+  [[nodiscard]] const FrameDrift& drift() const;
 
  private:
   struct State;

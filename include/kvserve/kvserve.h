@@ -142,11 +142,16 @@ typedef struct kvserve_codec_options {
   uint32_t threads;                       /* 1..256, the caller's included; 0: 1. Change no byte */
 } kvserve_codec_options;
 
+/* What an encoder remembers of one request from frame to frame, for profiles with a selector that
+   looks back (expected:keys=seen); kvserve_request_create is below. */
+typedef struct kvserve_request kvserve_request;
+
 typedef struct kvserve_encode_options {
   size_t struct_size;
   kvserve_fingerprint model; /* written into the frame */
   kvserve_fingerprint key;   /* see kvserve_prefix_key */
   uint32_t prompt_tokens;    /* of the whole prefill; 0: not known yet */
+  kvserve_request* request;  /* that the frame belongs to; NULL: a frame on its own */
 } kvserve_encode_options;
 
 typedef struct kvserve_decode_options {
@@ -176,6 +181,12 @@ KVSERVE_API kvserve_status kvserve_encoder_encode(kvserve_encoder* encoder,
                                                   const kvserve_view* view,
                                                   const kvserve_encode_options* options,
                                                   kvserve_buffer* out);
+
+/* For the frames of one request, which come in the order of their tokens. It serves every encoder of
+   the same profile (KVSERVE_INVALID_ARGUMENT from others), one thread at a time. */
+KVSERVE_API kvserve_status kvserve_request_create(const kvserve_encoder* encoder,
+                                                  kvserve_request** out);
+KVSERVE_API void kvserve_request_destroy(kvserve_request* request);
 
 /* A decoded chunk, planes contiguous [token, head, dim], memory kept between frames. */
 typedef struct kvserve_chunk kvserve_chunk;

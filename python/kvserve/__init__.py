@@ -12,7 +12,7 @@ from ._errors import (BadInputError, BudgetExceededError, CancelledError, Corrup
                       KVServeError, MismatchError, PermissionDeniedError, ResourceExhaustedError,
                       UnavailableError, UnsupportedError)
 from ._native import (DTYPE_BYTES, VERSION as __version__, Calibration, Frame, Geometry, KvView,
-                      Layer, NO_BLOCK, Profile, prefix_key)
+                      Layer, NO_BLOCK, Profile, Request, prefix_key)
 from ._stages import Parameter, Preset, Stage, presets, stages
 from ._views import view
 from .codec import Chunk, ChunkLayer, Decoder, Encoder, decode, encode
@@ -24,7 +24,7 @@ __all__ = [
     "DeadlineExceededError", "ERROR_CLASSES", "InternalError", "InvalidArgumentError",
     "KVServeError", "MismatchError", "PermissionDeniedError", "ResourceExhaustedError",
     "UnavailableError", "UnsupportedError", "DTYPE_BYTES", "__version__", "Calibration", "Frame",
-    "Geometry", "KvView", "Layer", "Profile", "prefix_key", "Parameter", "Preset",
+    "Geometry", "KvView", "Layer", "Profile", "Request", "prefix_key", "Parameter", "Preset",
     "Stage", "presets", "stages", "view",
     "Chunk", "ChunkLayer", "Decoder", "Encoder", "decode", "encode",
     "NO_BLOCK", "PagedCache", "PagedPlane", "FetchReport", "OfferReport", "Receiver", "Sender",

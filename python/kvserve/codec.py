@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Union
 
 from . import _native
-from ._native import Calibration, Frame, Geometry, KvView, Profile
+from ._native import Calibration, Frame, Geometry, KvView, Profile, Request
 from ._views import KvTensors, view
 
 MAX_RAW_BYTES = 1 << 34  # frames that claim more are refused before anything is allocated
@@ -116,19 +116,26 @@ class Encoder:
     def encode(self, kv: KvLike, *, dtype: str | None = None, tokens: tuple[int, int] | None = None,
                geometry: Geometry | None = None, layers: Sequence[int] | None = None,
                model: bytes | None = None, key: bytes | None = None,
-               prompt_tokens: int = 0) -> Frame:
+               prompt_tokens: int = 0, request: Request | None = None) -> Frame:
         """One frame of a chunk: [(k, v)] per layer, each [token, head, dim], any strides; a
         `KvView`; or a decoded `Chunk`. Tensors are read where they are.
 
         dtype, tokens, geometry, layers: as `view`, for tensors.
         model, key: fingerprints of 16 bytes, written into the frame; see `prefix_key`.
         prompt_tokens: length of the whole prefill; 0: not known yet.
+        request: that the frame belongs to, from `new_request`; None: a frame on its own.
         """
         if isinstance(kv, Chunk):
-            return self._native.encode(kv._native, model, key, prompt_tokens)
+            return self._native.encode(kv._native, model, key, prompt_tokens, request)
         if not isinstance(kv, KvView):
             kv = view(kv, dtype=dtype, tokens=tokens, geometry=geometry, layers=layers)
-        return self._native.encode(kv, model, key, prompt_tokens)
+        return self._native.encode(kv, model, key, prompt_tokens, request)
+
+    def new_request(self) -> Request:
+        """What is remembered of one request from frame to frame, for profiles with a selector that
+        looks back (`expected:keys=seen`). Frames come in the order of their tokens. It serves every
+        encoder of the same profile."""
+        return self._native.new_request()
 
 
 class Decoder:

@@ -3,6 +3,7 @@
 
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/map.h>
+#include <nanobind/stl/unique_ptr.h>
 
 #include "glue.h"
 
@@ -26,19 +27,47 @@ class Bytes {
   Py_buffer buffer_{};
 };
 
+// Of the Python threads that share it, one encodes at a time.
+class Request {
+ public:
+  explicit Request(RequestMemory memory) : memory_(std::move(memory)) {}
+
+  template <typename Encode>
+  void With(const Encode& encode) {
+    const std::lock_guard lock(mutex_);
+    encode(memory_);
+  }
+
+ private:
+  std::mutex mutex_;
+  RequestMemory memory_;
+};
+
 class Encoder {
  public:
   Encoder(Profile profile, std::uint32_t threads, const CalibrationHandle* calibration)
       : profile_(std::move(profile)),
         encoder_(Take(FrameEncoder::Create(profile_, {threads, ArtefactOf(calibration)}))) {}
 
-  Frame Encode(const ConstKvView& view, const EncodeOptions& options) {
+  Frame Encode(const ConstKvView& view, EncodeOptions options, Request* request) {
     const nb::gil_scoped_release released;
     Frame frame;
     const std::lock_guard lock(mutex_);
-    Take(encoder_.Encode(view, options, frame.bytes, &seconds_));
+    const auto encode = [&] { Take(encoder_.Encode(view, options, frame.bytes, &seconds_)); };
+    if (request == nullptr) {
+      encode();
+    } else {
+      request->With([&](RequestMemory& memory) {
+        options.request = &memory;
+        encode();
+      });
+    }
     frame.raw_bytes = RawBytes(view);
     return frame;
+  }
+
+  [[nodiscard]] std::unique_ptr<Request> NewRequest() const {
+    return std::make_unique<Request>(encoder_.NewRequest());
   }
 
   [[nodiscard]] const Profile& profile() const { return profile_; }
@@ -130,20 +159,25 @@ void DefineEncode(nb::class_<Encoder>& encoder, ViewOf view_of) {
   encoder.def(
       "encode",
       [view_of](Encoder& self, const Kv& kv, const std::optional<nb::bytes>& model,
-                const std::optional<nb::bytes>& key, std::uint32_t prompt_tokens) {
-        return self.Encode(view_of(kv), {ToFingerprint(model), ToFingerprint(key), prompt_tokens});
+                const std::optional<nb::bytes>& key, std::uint32_t prompt_tokens,
+                Request* request) {
+        return self.Encode(view_of(kv), {ToFingerprint(model), ToFingerprint(key), prompt_tokens},
+                           request);
       },
       nb::arg("kv"), nb::arg("model") = nb::none(), nb::arg("key") = nb::none(),
-      nb::arg("prompt_tokens") = 0);
+      nb::arg("prompt_tokens") = 0, nb::arg("request") = nb::none());
 }
 
 void BindEncoder(nb::module_& module) {
+  nb::class_<Request>(module, "Request",
+                      "What an encoder remembers of one request from frame to frame.");
   nb::class_<Encoder> encoder(module, "Encoder");
   encoder.def(nb::init<Profile, std::uint32_t, const CalibrationHandle*>(), nb::arg("profile"),
               nb::arg("threads") = 1, nb::arg("calibration") = nb::none());
   DefineEncode<BorrowedKv>(encoder, [](const BorrowedKv& kv) { return ReadOnly(kv.view); });
   DefineEncode<Chunk>(encoder, [](const Chunk& kv) { return kv.buffer.view(); });
-  encoder.def_prop_ro("profile", &Encoder::profile)
+  encoder.def("new_request", &Encoder::NewRequest)
+      .def_prop_ro("profile", &Encoder::profile)
       .def_prop_ro("stage_seconds", &Encoder::seconds,
                    "seconds spent per stage so far, summed over threads");
 }

@@ -48,6 +48,17 @@ class RoundTrip(unittest.TestCase):
                         back = (back.astype(numpy.uint32) << 16).view(numpy.float32)
                     self.assertLess(numpy.abs(back.astype("f4") - k).max(), 0.3)
 
+    def test_frames_of_a_request(self):
+        tensors = kv.gaussian_kv(tokens=64)
+        encoder = kvserve.Encoder("window|mixed|rans")
+        request = encoder.new_request()
+        self.assertIsInstance(request, kvserve.Request)
+        alone = encoder.encode(tensors, dtype="float32")
+        self.assertEqual(bytes(encoder.encode(tensors, dtype="float32", request=request)),
+                         bytes(alone))
+        with self.assertRaises(kvserve.InvalidArgumentError):
+            kvserve.Encoder("none").encode(tensors, dtype="float32", request=request)
+
     def test_the_decoder_says_which_tokens_are_left_out(self):
         profile = "window:sinks=4,recent=16,outside=0|mixed|rans"
         self.assertEqual(kvserve.Profile(profile).may_drop, "window")

@@ -31,6 +31,9 @@ struct kvserve_buffer {
 struct kvserve_encoder {
   kvserve::FrameEncoder encoder;
 };
+struct kvserve_request {
+  kvserve::RequestMemory memory;
+};
 struct kvserve_decoder {
   kvserve::FrameDecoder decoder;
 };

@@ -22,8 +22,10 @@ Result<EncodeOptions> ToOptions(const kvserve_encode_options* options) {
   const auto given =
       Read(options, offsetof(kvserve_encode_options, prompt_tokens) + sizeof(std::uint32_t));
   if (!given) return tl::unexpected(given.error());
-  return EncodeOptions{ToFingerprint(given->model), ToFingerprint(given->key),
+  EncodeOptions result{ToFingerprint(given->model), ToFingerprint(given->key),
                        given->prompt_tokens};
+  if (given->request != nullptr) result.request = &given->request->memory;
+  return result;
 }
 
 Result<DecodeOptions> ToOptions(const kvserve_decode_options* options) {
@@ -113,6 +115,21 @@ kvserve_status kvserve_encoder_encode(kvserve_encoder* encoder, const kvserve_vi
     if (!encode) return tl::unexpected(encode.error());
     return encoder->encoder.Encode(ReadOnly(*planes), *encode, out->bytes);
   });
+}
+
+kvserve_status kvserve_request_create(const kvserve_encoder* encoder, kvserve_request** out) {
+  return Run([&]() -> Status {
+    if (auto status = Need("an encoder and a place for the request", encoder, out); !status) {
+      return status;
+    }
+    *out =
+        std::make_unique<kvserve_request>(kvserve_request{encoder->encoder.NewRequest()}).release();
+    return {};
+  });
+}
+
+void kvserve_request_destroy(kvserve_request* request) {
+  delete request;
 }
 
 kvserve_status kvserve_chunk_create(kvserve_chunk** out) {

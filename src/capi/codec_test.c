@@ -1,5 +1,6 @@
 /* The C ABI from C: what a program without C++ may rely on. */
 #include <kvserve/kvserve.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -224,6 +225,35 @@ static void TestDroppedTokens(void) {
   kvserve_geometry_destroy(geometry);
 }
 
+/* Frames of one request; what is remembered of it serves encoders of its own profile alone. */
+static void TestRequests(void) {
+  kvserve_geometry* geometry = Geometry();
+  const kvserve_layer_view layer = Layer();
+  const kvserve_view view = View(geometry, &layer);
+  kvserve_encoder* encoder = Encoder("window|mixed|rans", 1);
+  kvserve_encoder* other = Encoder("none", 1);
+  kvserve_request* request = NULL;
+  kvserve_buffer* frame = NULL;
+  kvserve_encode_options encode;
+  Fill();
+  CHECK_OK(kvserve_request_create(encoder, &request));
+  CHECK(kvserve_request_create(NULL, &request) == KVSERVE_INVALID_ARGUMENT);
+  CHECK_OK(kvserve_buffer_create(&frame));
+  memset(&encode, 0, sizeof encode);
+  encode.struct_size = sizeof encode;
+  encode.request = request;
+  CHECK_OK(kvserve_encoder_encode(encoder, &view, &encode, frame));
+  CHECK(kvserve_encoder_encode(other, &view, &encode, frame) == KVSERVE_INVALID_ARGUMENT);
+  encode.struct_size = offsetof(kvserve_encode_options, request); /* an older caller */
+  CHECK_OK(kvserve_encoder_encode(other, &view, &encode, frame));
+  kvserve_buffer_destroy(frame);
+  kvserve_request_destroy(request);
+  kvserve_request_destroy(NULL);
+  kvserve_encoder_destroy(other);
+  kvserve_encoder_destroy(encoder);
+  kvserve_geometry_destroy(geometry);
+}
+
 /* A caller from the future has more fields, one that forgot struct_size has none. */
 static void TestStructSizes(void) {
   struct {
@@ -280,6 +310,7 @@ int main(void) {
   TestRoundTrip("lossless", 2);
   TestFingerprints();
   TestDroppedTokens();
+  TestRequests();
   TestStructSizes();
   TestWrongUsage();
   return CheckResult();

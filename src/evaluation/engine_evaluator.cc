@@ -141,8 +141,10 @@ Status EngineEvaluator::Transfer(const EvaluationPrompt& prompt, const PreparedP
   const QueryView queries = prepared.queries.View(total);
   EncodeOptions options;
   options.model = engine_.info().fingerprint;
-  options.prompt_tokens = total;
+  options.prompt_tokens = options_.unknown_length ? 0 : total;
   if (coder.needs_queries) options.queries = &queries;
+  RequestMemory request = coder.encoder.NewRequest();
+  options.request = &request;
   std::vector<std::byte> wire;
   KvBuffer decoded;
   std::vector<TokenRange> dropped;

@@ -23,6 +23,7 @@ struct EvaluatorOptions {
   std::uint32_t generate_tokens = 0;  // greedy ones after the context of "lm" texts
   std::uint32_t frame_tokens = 256;   // per frame; kMaxTokens: all in one
   std::uint32_t chunk_tokens = 256;   // per Prefill: 128 up to what the engine takes
+  bool unknown_length = false;        // frames are encoded before the prompt's length is known
   CodecOptions codec;
   // Captured KV and references are kept for the next call of Evaluate up to this.
   std::uint64_t keep_bytes = std::uint64_t{1} << 30;

@@ -87,6 +87,7 @@ class CalibrationArtefact {
     std::vector<Predictor> predictors;  // [2 * layer + kind]
     std::optional<CodeTables> code_tables;
     AttentionProfile attention_profile;  // no planes: not there
+    FrameExpectation frame_expectation;  // likewise
   };
 
   CalibrationArtefact(Contents contents, Fingerprint fingerprint);

@@ -70,4 +70,18 @@ struct CodeTables {
   [[nodiscard]] bool has_classes() const { return classes[0][0][0] != 0; }
 };
 
+// What frames of the calibration texts look like through whitening and prediction, so that frames
+// that do not can be told. In octaves, over frames: of the mean square of whitened values, and of
+// that over the mean square of what prediction leaves (0 without a predictor).
+struct FrameExpectation {
+  struct Plane {
+    float energy = 0;
+    float energy_spread = 0;  // standard deviation, positive; 0: the plane is not there
+    float gain = 0;
+    float gain_spread = 0;  // not negative
+  };
+  std::uint32_t frame_tokens = 0;  // of the frames, 1 or more
+  std::vector<Plane> planes;       // [2 * layer + kind]
+};
+
 }  // namespace kvserve

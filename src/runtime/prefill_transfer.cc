@@ -78,6 +78,7 @@ class Transfer {
         auto encoder,
         ChunkEncoder::Create(profile, {.threads = 1, .calibration = resources_.calibration}));
     encoder_.emplace(std::move(encoder));
+    memory_.emplace(encoder_->NewRequest());
     resources_.metrics.SetProfile(profile, model.geometry.dtype);
     return {};
   }
@@ -147,7 +148,8 @@ class Transfer {
     const ConstKvView view = std::as_const(*chunk.kv).view();
     const auto prefix = std::span(request_.tokens).first(chunk.info.tokens.end);
     const Fingerprint& model = resources_.worker.info().fingerprint;
-    const EncodeOptions options{model, PrefixKey(model, prefix), total_tokens_};
+    EncodeOptions options{model, PrefixKey(model, prefix), total_tokens_};
+    options.request = &*memory_;
     chunk.info.raw_bytes = RawBytes(view);
     BeginChunk(payload);
     KVSERVE_ASSIGN(const bool fell_back, encoder_->Encode(view, options, payload));
@@ -207,6 +209,7 @@ class Transfer {
   const std::uint32_t total_tokens_;
   std::uint32_t chunks_ = 0;
   std::optional<ChunkEncoder> encoder_;
+  std::optional<RequestMemory> memory_;
   // The encoder's until it has been joined.
   TransferEnd end_;
   std::uint64_t clamped_values_ = 0;

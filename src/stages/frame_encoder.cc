@@ -1,4 +1,5 @@
 // Encoding in the frame's wire format: the built-in stages over the fast executor.
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <iterator>
@@ -13,6 +14,7 @@
 #include "pipeline/chain.h"
 #include "pipeline/fast_encoder.h"
 #include "pipeline/frame_queries.h"
+#include "pipeline/reference_executor.h"
 #include "pipeline/stage_clock.h"
 #include "stages/frame_artefact.h"
 #include "stages/registry.h"
@@ -49,14 +51,30 @@ Status CheckInput(const ConstKvView& view) {
 
 }  // namespace
 
+struct RequestMemory::State {
+  std::vector<StageSpec> stages;  // of the profile
+  EncoderMemory memory;
+};
+
+RequestMemory::RequestMemory(std::unique_ptr<State> state) : state_(std::move(state)) {}
+RequestMemory::RequestMemory(RequestMemory&&) noexcept = default;
+RequestMemory& RequestMemory::operator=(RequestMemory&&) noexcept = default;
+RequestMemory::~RequestMemory() = default;
+
+bool RequestMemory::looks_back() const {
+  return state_ != nullptr &&
+         std::any_of(state_->memory.selectors.begin(), state_->memory.selectors.end(),
+                     [](const auto& memory) { return memory != nullptr; });
+}
+
 struct FrameEncoder::State {
   State(const Profile& with, Chain made, CodecOptions given)
       : profile(with), chain(std::move(made)), options(std::move(given)), workers(options.threads) {
     header.stages = profile.stages;
   }
 
-  Status Encode(const ConstKvView& view, const EncodeOptions& encode, std::vector<std::byte>& out,
-                StageSeconds* seconds);
+  Status Encode(const ConstKvView& view, const EncodeOptions& encode, EncoderMemory* memory,
+                std::vector<std::byte>& out, StageSeconds* seconds);
   Status Write(std::vector<std::byte>& out);
 
   Profile profile;
@@ -67,11 +85,13 @@ struct FrameEncoder::State {
   FastEncoder encoder;
   FrameHeader header;
   CodedSections coded;
-  std::atomic<std::uint64_t> clamped_values{0};  // of the last frame
+  std::atomic<std::uint64_t> clamped_values{0};  // of the last frame, as is drift
+  FrameDrift drift;
 };
 
 Status FrameEncoder::State::Encode(const ConstKvView& view, const EncodeOptions& encode,
-                                   std::vector<std::byte>& out, StageSeconds* seconds) {
+                                   EncoderMemory* memory, std::vector<std::byte>& out,
+                                   StageSeconds* seconds) {
   clamped_values = 0;
   KVSERVE_TRY(CheckInput(view));
   KVSERVE_TRY(chain.CheckDType(view.geometry->dtype, ProfileOrigin::kCaller));
@@ -91,7 +111,7 @@ Status FrameEncoder::State::Encode(const ConstKvView& view, const EncodeOptions&
     header.artefact = context.artefact->fingerprint();
     KVSERVE_TRY(CheckArtefactServes(header, *context.artefact));
   }
-  KVSERVE_TRY(encoder.Encode(chain, view, context, coded, seconds));
+  KVSERVE_TRY(encoder.Encode(chain, view, context, coded, seconds, memory));
   const auto start = Clock::now();
   Status status = Write(out);
   if (seconds != nullptr) AddSeconds(kFrame, SecondsSince(start), *seconds);
@@ -132,11 +152,30 @@ Status FrameEncoder::Encode(const ConstKvView& view, const EncodeOptions& option
   if (state_ == nullptr) {
     return MakeError(ErrorCode::kInvalidArgument, "this frame encoder has been moved from");
   }
-  return WithoutThrowing([&] { return state_->Encode(view, options, out, seconds); });
+  EncoderMemory* memory = nullptr;
+  if (options.request != nullptr) {
+    RequestMemory::State* const request = options.request->state_.get();
+    if (request == nullptr || request->stages != state_->profile.stages) {
+      return MakeError(ErrorCode::kInvalidArgument, "the request memory is of another profile");
+    }
+    memory = &request->memory;
+  }
+  return WithoutThrowing([&] { return state_->Encode(view, options, memory, out, seconds); });
+}
+
+RequestMemory FrameEncoder::NewRequest() const {
+  if (state_ == nullptr) return RequestMemory(nullptr);
+  return RequestMemory(std::make_unique<RequestMemory::State>(
+      RequestMemory::State{state_->profile.stages, NewEncoderMemory(state_->chain)}));
 }
 
 std::uint64_t FrameEncoder::clamped_values() const {
   return state_ == nullptr ? 0 : state_->clamped_values.load();
+}
+
+const FrameDrift& FrameEncoder::drift() const {
+  static const FrameDrift none;
+  return state_ == nullptr ? none : state_->drift;
 }
 
 }  // namespace kvserve

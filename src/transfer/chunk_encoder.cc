@@ -40,8 +40,9 @@ Result<bool> ChunkEncoder::Encode(const ConstKvView& view, const EncodeOptions& 
 }
 
 Status ChunkEncoder::EncodeBy(const char* profile, std::optional<FrameEncoder>& encoder,
-                              const ConstKvView& view, const EncodeOptions& options,
-                              std::size_t begin, std::vector<std::byte>& out) {
+                              const ConstKvView& view, EncodeOptions options, std::size_t begin,
+                              std::vector<std::byte>& out) {
+  options.request = nullptr;  // of the profile's own chain
   if (!encoder) {
     KVSERVE_ASSIGN(const Profile parsed, ParseProfile(profile));
     KVSERVE_ASSIGN(auto made, FrameEncoder::Create(parsed, options_));

@@ -16,6 +16,9 @@ class ChunkEncoder {
   // Errors as FrameEncoder::Create.
   [[nodiscard]] static Result<ChunkEncoder> Create(const Profile& profile, CodecOptions options);
 
+  // For the frames of one request.
+  [[nodiscard]] RequestMemory NewRequest() const { return encoder_.NewRequest(); }
+
   // Appends one frame to `out`; tells whether it fell back: to `lossless` when the profile cannot
   // code the values (NaN, infinity) or makes them larger than they are, and to `none` when that is
   // larger still. Other errors as FrameEncoder::Encode.
@@ -29,8 +32,8 @@ class ChunkEncoder {
 
   // The same by a built-in profile; replaces what is after `begin` if that is larger, or nothing.
   [[nodiscard]] Status EncodeBy(const char* profile, std::optional<FrameEncoder>& encoder,
-                                const ConstKvView& view, const EncodeOptions& options,
-                                std::size_t begin, std::vector<std::byte>& out);
+                                const ConstKvView& view, EncodeOptions options, std::size_t begin,
+                                std::vector<std::byte>& out);
 
   FrameEncoder encoder_;
   bool plain_ = false;  // the profile is `none`: there is nothing to fall back to

@@ -31,7 +31,7 @@ void EncodePool::Stop() {
 }
 
 void EncodePool::Push(std::shared_ptr<StagedOffer> offer, GatheredFrame frame) {
-  (void)jobs_.Push({std::move(offer), std::move(frame)});
+  if (offer->TakeTurn(frame)) (void)jobs_.Push({std::move(offer), std::move(frame)});
 }
 
 void EncodePool::Run() {
@@ -46,6 +46,9 @@ void EncodePool::Run() {
       status = MakeError(ErrorCode::kResourceExhausted, std::string("no memory: ") + error.what());
     }
     if (!status) tickets_.End(*job->offer, OfferOutcome::kFailed, status.error());
+    if (auto next = job->offer->NextInTurn()) {
+      (void)jobs_.Push({std::move(job->offer), std::move(*next)});
+    }
   }
 }
 
@@ -57,7 +60,9 @@ Status EncodePool::Encode(Job& job, Encoders& encoders, std::vector<std::byte>& 
   KVSERVE_ASSIGN(ChunkEncoder * encoder, EncoderFor(offer, encoders));
   const ConstKvView view = std::as_const(*job.frame.kv).view();
   const auto prefix = std::span(offer.offer().tokens).first(view.tokens.end);
-  const EncodeOptions options{model_, PrefixKey(offer.seed(), prefix), offer.grid().tokens()};
+  EncodeOptions options{model_, PrefixKey(offer.seed(), prefix), offer.grid().tokens()};
+  // Others may encode frames of this offer at the same time.
+  if (offer.request().looks_back()) options.request = &offer.request();
   BeginChunk(scratch);
   KVSERVE_ASSIGN(const bool fell_back, encoder->Encode(view, options, scratch));
   ChunkInfo info{view.tokens, RawBytes(view)};

@@ -10,14 +10,15 @@
 
 namespace kvserve {
 
-StagedOffer::StagedOffer(std::string ticket, Offer offer, Profile profile, FrameGrid grid,
-                         Fingerprint seed)
+StagedOffer::StagedOffer(std::string ticket, Offer offer, Profile profile, RequestMemory request,
+                         FrameGrid grid, Fingerprint seed)
     : ticket_(std::move(ticket)),
       offer_(std::move(offer)),
       profile_(std::move(profile)),
       grid_(grid),
       seed_(seed),
       key_(PrefixKey(seed, offer_.tokens)),
+      request_(std::move(request)),
       filling_(grid.frames()),
       next_token_(grid.geometry().layers.size(), 0),
       shares_(grid.frames()),
@@ -39,7 +40,8 @@ Result<std::shared_ptr<StagedOffer>> StagedOffer::Create(std::string ticket, Off
                  FactsOf(profile.stages, geometry.dtype, ProfileOrigin::kCaller));
   KVSERVE_TRY(CheckKeepsTokens(facts));
   KVSERVE_TRY(CheckNeedsNoQueries(facts));
-  KVSERVE_TRY(FrameEncoder::Create(profile, {.threads = 1, .calibration = options.calibration}));
+  KVSERVE_ASSIGN(const FrameEncoder encoder,
+                 FrameEncoder::Create(profile, {.threads = 1, .calibration = options.calibration}));
   if (offer.tokens.empty() || offer.tokens.size() > kMaxTokens) {
     return MakeError(ErrorCode::kInvalidArgument,
                      "an offer of " + std::to_string(offer.tokens.size()) +
@@ -52,8 +54,8 @@ Result<std::shared_ptr<StagedOffer>> StagedOffer::Create(std::string ticket, Off
                  FrameGrid::Create(geometry, static_cast<std::uint32_t>(offer.tokens.size()),
                                    options.frame_tokens, options.layers_per_frame));
   const Fingerprint seed = PrefixSeed(options.model, offer.context);
-  return std::shared_ptr<StagedOffer>(
-      new StagedOffer(std::move(ticket), std::move(offer), std::move(profile), grid, seed));
+  return std::shared_ptr<StagedOffer>(new StagedOffer(
+      std::move(ticket), std::move(offer), std::move(profile), encoder.NewRequest(), grid, seed));
 }
 
 // ---- staging -----------------------------------------------------------------------------------
@@ -141,6 +143,25 @@ Status StagedOffer::GatherInto(std::uint32_t index, const PagedCache& cache,
   return {};
 }
 
+bool StagedOffer::TakeTurn(GatheredFrame& frame) {
+  if (!request_.looks_back()) return true;
+  const std::lock_guard lock(mutex_);
+  if (!std::exchange(turn_taken_, true)) return true;
+  if (!ended()) waiting_.push_back(std::move(frame));
+  return false;
+}
+
+std::optional<GatheredFrame> StagedOffer::NextInTurn() {
+  const std::lock_guard lock(mutex_);
+  if (waiting_.empty()) {
+    turn_taken_ = false;
+    return std::nullopt;
+  }
+  std::optional<GatheredFrame> next(std::move(waiting_.front()));
+  waiting_.pop_front();
+  return next;
+}
+
 void StagedOffer::AddFrame(std::uint32_t index, std::shared_ptr<const ReadyFrame> frame) {
   const std::lock_guard lock(mutex_);
   if (ended()) return;
@@ -187,6 +208,7 @@ bool StagedOffer::FinishReceiver(bool delivered) {
 bool StagedOffer::End(const Error& error) {
   std::vector<std::shared_ptr<const ReadyFrame>> dropped;
   std::vector<StagingBudget::Share> shares;
+  std::deque<GatheredFrame> waiting;
   const std::lock_guard lock(mutex_);
   if (ended()) return false;
   error_ = error;
@@ -194,6 +216,7 @@ bool StagedOffer::End(const Error& error) {
   // Destroyed after the lock is gone.
   dropped.swap(frames_);
   shares.swap(shares_);
+  waiting.swap(waiting_);
   changed_.notify_all();
   return true;
 }

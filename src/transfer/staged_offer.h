@@ -4,6 +4,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -12,6 +13,7 @@
 
 #include "base/buffer_pool.h"
 #include "base/clock.h"
+#include "kvserve/codec.h"
 #include "kvserve/profile.h"
 #include "kvserve/sender.h"
 #include "transfer/frame_grid.h"
@@ -61,6 +63,13 @@ class StagedOffer {
   [[nodiscard]] Status Gather(const PagedCache& cache, std::span<const BlockTable> tables,
                               TokenRange tokens, std::uint32_t first_layer, std::uint32_t layers,
                               BufferPool& pool, std::vector<GatheredFrame>& complete);
+  // False: frames of this offer are encoded one after the other, and the one in hand is followed by
+  // NextInTurn. `frame` is kept then.
+  [[nodiscard]] bool TakeTurn(GatheredFrame& frame);
+  // The next of those, once the one in hand is done.
+  [[nodiscard]] std::optional<GatheredFrame> NextInTurn();
+  // Of the frames of this offer; its encoder's alone, which has the turn if that matters.
+  [[nodiscard]] RequestMemory& request() { return request_; }
   void AddFrame(std::uint32_t index, std::shared_ptr<const ReadyFrame> frame);
 
   // ---- receivers
@@ -89,7 +98,8 @@ class StagedOffer {
   [[nodiscard]] OfferReport Report() const;
 
  private:
-  StagedOffer(std::string ticket, Offer offer, Profile profile, FrameGrid grid, Fingerprint seed);
+  StagedOffer(std::string ticket, Offer offer, Profile profile, RequestMemory request,
+              FrameGrid grid, Fingerprint seed);
   void Use() { last_use_ = Clock::now().time_since_epoch().count(); }
   [[nodiscard]] Status GatherInto(std::uint32_t index, const PagedCache& cache,
                                   std::span<const BlockTable> tables, TokenRange tokens,
@@ -115,6 +125,7 @@ class StagedOffer {
   std::atomic<std::uint32_t> delivered_{0};
   std::atomic<std::uint32_t> finished_receivers_{0};
 
+  RequestMemory request_;
   std::vector<Filling> filling_;  // [frame]; the gathering thread's
   KvView view_;                   // likewise
 
@@ -124,7 +135,9 @@ class StagedOffer {
   std::vector<StagingBudget::Share> shares_;               // [frame] of the raw KV
   std::vector<std::shared_ptr<const ReadyFrame>> frames_;  // [frame]
   std::vector<std::uint32_t> order_;                       // frames that are ready
-  std::uint32_t wanted_frames_ = 0;                        // that hold anything
+  std::deque<GatheredFrame> waiting_;                      // for their turn
+  bool turn_taken_ = false;
+  std::uint32_t wanted_frames_ = 0;  // that hold anything
   Error error_;
   OfferReport report_;
 };

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/half.h"
+#include "library/testing/sample_artefact.h"
 #include "transfer/testing/transfer_pair.h"
 
 namespace kvserve::testing {
@@ -78,6 +79,28 @@ TEST(Transfer, LossyStaysNearAndTouchesOnlyItsBlocks) {
   EXPECT_EQ(report.lossless_fallbacks, 0U);
   EXPECT_LT(report.wire_bytes, report.raw_bytes / 2);
   EXPECT_TRUE(pair.Received(other) == untouched);
+}
+
+// Frames weighed beside all earlier keys are those of one thread, however many encode.
+TEST(Transfer, FramesOfAProfileThatLooksBackAreEncodedInTheirOrder) {
+  std::vector<std::vector<std::byte>> received;
+  for (const std::uint32_t threads : {1U, 4U}) {
+    TransferSetup setup = SmallSetup();
+    setup.sender.frame_tokens = 16;
+    setup.sender.layers_per_frame = 2;
+    setup.sender.threads = threads;
+    setup.sender.calibration = SampleArtefact(setup.geometry);
+    setup.receiver.calibration = setup.sender.calibration;
+    TransferPair pair(std::move(setup));
+    const auto request = pair.NewRequest("a", 200);
+    pair.Begin(request, "expected:keys=seen,mean=offline,beta=1|mixed|rans");
+    pair.StageAll(request);
+    pair.Fetch(pair.FetchOf(request));
+    const FetchReport report = pair.Await("a");
+    ASSERT_FALSE(report.error.has_value()) << report.error->message;
+    received.push_back(pair.Received(request));
+  }
+  EXPECT_TRUE(received[0] == received[1]);
 }
 
 // What the receiver has already may lie in the middle of a frame, and is not written.

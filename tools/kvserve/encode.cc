@@ -33,12 +33,14 @@ Status EncodeFile(const std::string& path, const KvFileReader& input, FrameEncod
   Progress progress("encode", info.tokens.size());
   KvBuffer chunk;
   std::vector<std::byte> frame;
+  RequestMemory request = encoder.NewRequest();
   for (TokenRange tokens{info.tokens.begin, info.tokens.begin}; tokens.end < info.tokens.end;) {
     tokens = {tokens.end, tokens.end + std::min(frame_tokens, info.tokens.end - tokens.end)};
     KVSERVE_TRY(input.Read(tokens, chunk));
     EncodeOptions options;
     options.model = info.model;
     options.prompt_tokens = info.prompt_tokens;
+    options.request = &request;
     if (tokens.end == info.tokens.end) options.key = info.key;  // the file names no shorter prefix
     frame.clear();
     {

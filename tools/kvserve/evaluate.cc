@@ -202,6 +202,7 @@ Status RunEvaluate(const Arguments& arguments, const Invocation& invocation) {
   document["kv_dtype"] = DTypeName(engine->info().geometry.dtype);
   document["context_tokens"] = plan.options.context_tokens;
   document["split"] = arguments.split;
+  document["unknown_length"] = plan.options.unknown_length;
   document["prompts"] = evaluator.prompts();
   document["prefilled"] = evaluator.captured();
   document["skipped"] = evaluator.skipped();
@@ -249,6 +250,8 @@ void AddOptions(CLI::App& command, Arguments& arguments) {
   AddDataOptions(command, arguments);
   command.add_option("--frame-tokens", arguments.frame_tokens, "Tokens per frame, or 'all'")
       ->capture_default_str();
+  command.add_flag("--unknown-length", arguments.options.unknown_length,
+                   "Encode as if the prompt's length were not known while frames are sent");
   AddCalibrationOption(command, arguments.calibration);
   command.add_option("--cache-dtype", arguments.cache_dtype,
                      "Type of the cache: float16 (default), bfloat16 or float32");

@@ -174,18 +174,20 @@ void QuadraticForms(std::span<const float> matrix, std::span<const float> packed
   }
 }
 
-void AddSoftmax(std::span<float> logits, float scale, std::span<float> mass) {
+SoftmaxSum AddSoftmax(std::span<float> logits, float scale, std::span<float> mass) {
   if (UseScalarKernels()) return AddSoftmaxRef(logits, scale, mass);
-  if (logits.empty()) return;
+  if (logits.empty()) return {};
   const float largest = HWY_DYNAMIC_DISPATCH(LargestOf)(logits.data(), logits.size());
   float sums[kSoftmaxSums] = {};
   const std::size_t done =
       HWY_DYNAMIC_DISPATCH(ExpVectors)(logits.data(), logits.size(), largest, scale, sums);
   ExpAndSum(logits, done, largest, scale, sums);
-  const float factor = 1.0F / FoldSums(sums);
+  const float sum = FoldSums(sums);
+  const float factor = 1.0F / sum;
   std::size_t i =
       HWY_DYNAMIC_DISPATCH(AddScaledVectors)(logits.data(), logits.size(), factor, mass.data());
   for (; i < mass.size(); ++i) mass[i] += logits[i] * factor;
+  return {largest, sum};
 }
 
 }  // namespace kvserve

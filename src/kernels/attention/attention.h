@@ -31,14 +31,20 @@ void KeyProducts(std::span<const float> queries, std::span<const float> packed, 
 void QuadraticForms(std::span<const float> matrix, std::span<const float> packed, std::size_t dim,
                     std::span<float> scratch, std::span<float> forms);
 
+// What a softmax divides by: sum of e^(scale * (logit - largest)).
+struct SoftmaxSum {
+  float largest = 0.0F;  // logit
+  float sum = 0.0F;      // 0: there was none
+};
+
 // Adds the softmax of scale * logits to `mass`, one element each; scale > 0. `logits` is
 // overwritten. Exponentials have a relative error below 2e-7 and are e^-87 at least; they are
 // summed in 16 sums over the elements i mod 16, which are then added by halves.
-void AddSoftmax(std::span<float> logits, float scale, std::span<float> mass);
+SoftmaxSum AddSoftmax(std::span<float> logits, float scale, std::span<float> mass);
 
 // Oracles.
 void KeyProductsRef(std::span<const float> queries, std::span<const float> packed, std::size_t dim,
                     std::span<float> products);
-void AddSoftmaxRef(std::span<float> logits, float scale, std::span<float> mass);
+SoftmaxSum AddSoftmaxRef(std::span<float> logits, float scale, std::span<float> mass);
 
 }  // namespace kvserve

@@ -20,13 +20,15 @@ void KeyProductsRef(std::span<const float> queries, std::span<const float> packe
   }
 }
 
-void AddSoftmaxRef(std::span<float> logits, float scale, std::span<float> mass) {
-  if (logits.empty()) return;
+SoftmaxSum AddSoftmaxRef(std::span<float> logits, float scale, std::span<float> mass) {
+  if (logits.empty()) return {};
   const float largest = *std::max_element(logits.begin(), logits.end());
   float sums[kSoftmaxSums] = {};
   ExpAndSum(logits, 0, largest, scale, sums);
-  const float factor = 1.0F / FoldSums(sums);
+  const float sum = FoldSums(sums);
+  const float factor = 1.0F / sum;
   for (std::size_t i = 0; i < mass.size(); ++i) mass[i] += logits[i] * factor;
+  return {largest, sum};
 }
 
 }  // namespace kvserve

@@ -62,12 +62,14 @@ TEST(Attention, EveryTargetGivesTheOraclesSoftmax) {
     auto expected = Gaussian(count, 5);
     const auto before = expected;
     auto values = logits;
-    AddSoftmaxRef(values, 0.125F, expected);
+    const SoftmaxSum divisor = AddSoftmaxRef(values, 0.125F, expected);
     ForEachIsa([&] {
       auto mass = before;
       values = logits;
-      AddSoftmax(values, 0.125F, mass);
+      const SoftmaxSum found = AddSoftmax(values, 0.125F, mass);
       EXPECT_EQ(mass, expected) << count;
+      EXPECT_EQ(found.largest, divisor.largest) << count;
+      EXPECT_EQ(found.sum, divisor.sum) << count;
     });
   }
 }
@@ -78,7 +80,8 @@ TEST(Attention, SoftmaxIsThatOfTheTextbook) {
   for (const float logit : logits) sum += std::exp(0.5 * logit);
   auto values = logits;
   std::vector<float> mass(1000, 0.0F);
-  AddSoftmax(values, 0.5F, mass);
+  const SoftmaxSum divisor = AddSoftmax(values, 0.5F, mass);
+  EXPECT_NEAR(0.5 * divisor.largest + std::log(divisor.sum), std::log(sum), 1e-6);
   for (std::size_t i = 0; i < 1000; ++i) {
     const double expected = std::exp(0.5 * logits[i]) / sum;
     EXPECT_NEAR(mass[i] / expected, 1.0, 2e-6);
@@ -87,6 +90,7 @@ TEST(Attention, SoftmaxIsThatOfTheTextbook) {
   std::vector<float> whole = {0.25F};
   AddSoftmax(one, 1.0F, whole);
   EXPECT_EQ(whole[0], 1.25F);
+  EXPECT_EQ(AddSoftmax({}, 1.0F, {}).sum, 0.0F);
 }
 
 TEST(Attention, ExponentialsKeepTheirBound) {

@@ -53,6 +53,18 @@ TEST(ModelSections, EverythingComesBack) {
   }
 }
 
+TEST(ModelSections, FrameExpectationsComeBack) {
+  const Contents contents = SampleCalibration();
+  const auto artefact = ParseCalibration(FormatCalibration(contents).value()).value();
+  const FrameExpectation& read = artefact->contents().frame_expectation;
+  EXPECT_EQ(read.frame_tokens, 256U);
+  ASSERT_EQ(read.planes.size(), 8U);
+  EXPECT_EQ(read.planes[0].energy, 2);
+  EXPECT_EQ(read.planes[1].energy_spread, 1);
+  EXPECT_EQ(read.planes[1].gain, 0.5F);
+  EXPECT_EQ(read.planes[0].gain_spread, 0.25F);
+}
+
 TEST(ModelSections, LookupsFindWhatIsThere) {
   const CalibrationArtefact artefact(SampleCalibration(), {});
   ASSERT_NE(artefact.klt_heads(0, PlaneKind::kKey), nullptr);
@@ -128,6 +140,11 @@ TEST(ModelSections, WhatNoReaderWouldTakeIsNotWritten) {
     ExpectNotWritten([&](Contents& c) { change(c.attention_profile); }, says);
   };
   attention([](AttentionProfile& a) { a.planes.pop_back(); }, "there is no plane");
+  ExpectNotWritten([](Contents& c) { c.frame_expectation.planes.pop_back(); }, "not two planes");
+  ExpectNotWritten([](Contents& c) { c.frame_expectation.frame_tokens = 0; }, "frames of 0 tokens");
+  ExpectNotWritten([](Contents& c) { c.frame_expectation.planes[1].gain = kNan; }, "not finite");
+  ExpectNotWritten([](Contents& c) { c.frame_expectation.planes[2].energy_spread = -1; },
+                   "layer 1 K: a spread is negative");
   attention([](AttentionProfile& a) { a.seen.clear(); }, "seen: there are 0 knots");
   attention([](AttentionProfile& a) { a.seen[1] = a.seen[0]; }, "seen: knots do not ascend");
   attention([](AttentionProfile& a) { a.seen[0] = 0; }, "seen: knots begin with none");

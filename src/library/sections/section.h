@@ -41,5 +41,6 @@ struct CalibrationSection {
 [[nodiscard]] const CalibrationSection& PredictorsSection();
 [[nodiscard]] const CalibrationSection& CodeTablesSection();
 [[nodiscard]] const CalibrationSection& AttentionProfileSection();
+[[nodiscard]] const CalibrationSection& FrameExpectationSection();
 
 }  // namespace kvserve

@@ -7,9 +7,10 @@ namespace kvserve {
 
 std::span<const CalibrationSection> CalibrationSections() {
   static const std::array sections = {
-      ChannelStatisticsSection(), EntropyClassesSection(),  KltHeadsSection(),  KltJointSection(),
-      QueryStatisticsSection(),   HeadScoresSection(),      WhiteningSection(), PredictorsSection(),
-      CodeTablesSection(),        AttentionProfileSection()};
+      ChannelStatisticsSection(), EntropyClassesSection(),  KltHeadsSection(),
+      KltJointSection(),          QueryStatisticsSection(), HeadScoresSection(),
+      WhiteningSection(),         PredictorsSection(),      CodeTablesSection(),
+      AttentionProfileSection(),  FrameExpectationSection()};
   return sections;
 }
 

@@ -48,6 +48,7 @@ inline CalibrationArtefact::Contents SampleCalibration() {
   contents.head_scores = {
       {}, SampleHeadScores(1, 2), SampleHeadScores(2, 2), SampleHeadScores(3, 1)};
   contents.attention_profile = SampleAttention(contents.geometry);
+  contents.frame_expectation = SampleExpectation(contents.geometry);
   contents.attention_profile.planes[2] = {};
   EntropyClasses four{.alphabet = 4, .frequencies = {}};
   four.frequencies.resize(2);

@@ -56,6 +56,16 @@ inline std::vector<float> SampleHeadScores(std::uint32_t layer, std::uint32_t kv
   return scores;
 }
 
+inline FrameExpectation SampleExpectation(const KvGeometry& geometry) {
+  FrameExpectation expectation{.frame_tokens = 256, .planes = {}};
+  for (const LayerGeometry& layer : geometry.layers) {
+    expectation.planes.push_back({2, 0.5F, 1, 0.25F});
+    expectation.planes.push_back(layer.v_dim == 0 ? FrameExpectation::Plane{}
+                                                  : FrameExpectation::Plane{-1, 1, 0.5F, 0});
+  }
+  return expectation;
+}
+
 // Of planes [2 * layer + kind]; levels fall with the keys seen and rise towards the prompt's end.
 inline AttentionProfile SampleAttention(const KvGeometry& geometry) {
   AttentionProfile profile{.horizon = 384,

@@ -69,10 +69,16 @@ void Weighing::SetStatistics(
   artefact = std::make_shared<const CalibrationArtefact>(std::move(contents), Fingerprint{});
 }
 
+ConstKvView Weighing::View() const {
+  ConstKvView view = kv.view();
+  if (only_layer) view.layers = {view.layers[*only_layer]};
+  return view;
+}
+
 Result<Weighing::Weights> Weighing::Weigh(const StageEntry& stage,
                                           const std::map<std::string, double>& options) const {
   Weights weights;
-  for (const auto& plane : CodingOrder(kv.view())) {
+  for (const auto& plane : CodingOrder(View())) {
     weights.emplace_back(plane.tokens.size(), 1.0F);
   }
   KVSERVE_TRY(WeighOn(stage, options, weights));
@@ -84,7 +90,7 @@ Status Weighing::WeighOn(const StageEntry& stage, const std::map<std::string, do
   KVSERVE_ASSIGN(const auto selector, MakeSelector(stage, options));
   Arena arena;
   Workers workers(threads);
-  const ConstKvView view = kv.view();
+  const ConstKvView view = View();
   const FrameContext frame{.geometry = &geometry,
                            .tokens = tokens_,
                            .prompt_tokens = prompt_tokens,
@@ -92,7 +98,7 @@ Status Weighing::WeighOn(const StageEntry& stage, const std::map<std::string, do
                            .queries = &queries,
                            .arena = &arena,
                            .workers = &workers};
-  return selector->Weigh(frame, view, nullptr, weights);
+  return selector->Weigh(frame, view, memory, weights);
 }
 
 Result<std::unique_ptr<Selector>> MakeSelector(const StageEntry& stage,

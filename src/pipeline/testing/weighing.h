@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -53,8 +54,12 @@ class Weighing {
   unsigned threads = 1;
   QueryView queries;
   std::shared_ptr<const CalibrationArtefact> artefact;
+  SelectorMemory* memory = nullptr;       // of the request
+  std::optional<std::size_t> only_layer;  // that is in the frame; all if not set
 
  private:
+  [[nodiscard]] ConstKvView View() const;
+
   TokenRange tokens_;
   std::vector<std::vector<float>> query_values_;
 };

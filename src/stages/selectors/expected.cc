@@ -1,18 +1,12 @@
-// Expected attention (Devoto et al. 2025, arXiv:2510.00636): how much queries that are still to
-// come will look at a key, from the mean m and covariance S of the model's queries. Those are
-// measured before RoPE and rotated here to the positions ahead of the prompt's end, so that keys
-// stay as they are. A key's logit is k.m / sqrt(d) + k^T S k / (2 d), the logarithm of the mean of
-// exp for Gaussian queries; p is its softmax over the tokens of the frame, per query head, and o =
-// sum p v. To first order an error of v moves the output by p, one of k by p (v - o): their
-// sensitivities are the sums over heads of p^2 and of p^2 |v - o|^2. Tokens are ranked by the sum
+// Weights by expected attention (pipeline/expected_attention.h): over the frame's keys, or over all
+// that the request has shown so far, which SelectorMemory remembers. Tokens are ranked by the sum
 // of p |v|, of which each layer has one unit.
 #include <algorithm>
 #include <cmath>
 
 #include "base/try.h"
-#include "kernels/attention/attention.h"
-#include "kernels/attention/queries_ahead.h"
-#include "pipeline/plane_floats.h"
+#include "pipeline/attention_levels.h"
+#include "pipeline/expected_attention.h"
 #include "pipeline/token_choice.h"
 
 namespace kvserve {
@@ -22,6 +16,12 @@ constexpr std::uint8_t kBeta = 6;  // and 7 for V
 constexpr std::uint8_t kLeast = 8;
 constexpr std::uint8_t kMost = 9;
 constexpr std::uint8_t kHorizon = 10;
+constexpr std::uint8_t kKeys = 11;
+constexpr std::uint8_t kMean = 12;
+constexpr std::uint8_t kRecency = 13;
+
+constexpr std::string_view kKeyChoices[] = {"frame", "seen"};
+constexpr std::string_view kMeanChoices[] = {"frame", "offline"};
 
 constexpr ParameterInfo kParameters[] = {
     SinksParameter(),
@@ -60,120 +60,75 @@ constexpr ParameterInfo kParameters[] = {
      .default_k = 384,
      .unit = "tokens",
      .help = "how far beyond the prompt's end queries are expected"},
+    {.id = kKeys,
+     .name = "keys",
+     .type = ParameterType::kChoice,
+     .low = 0,
+     .high = 1,
+     .default_k = 0,
+     .help = "softmax over the frame's keys, or over all of the request that were seen",
+     .choices = kKeyChoices,
+     .since = 2},
+    {.id = kMean,
+     .name = "mean",
+     .type = ParameterType::kChoice,
+     .low = 0,
+     .high = 1,
+     .default_k = 0,
+     .help = "weights are relative to the frame's mean, or to the artefact's",
+     .choices = kMeanChoices,
+     .since = 2},
+    {.id = kRecency,
+     .name = "recency",
+     .type = ParameterType::kReal,
+     .low = 0,
+     .high = 4,
+     .default_k = 0,
+     .help = "how much of its place in the prompt a frame's mean has, by the artefact's profile",
+     .since = 2},
 };
 
 constexpr StageInfo kInfo = {
     .id = 0x0103,
     .name = "expected",
+    .version = 2,
     .kind = StageKind::kSelector,
     .parameters = kParameters,
     .summary = "weights by expected attention from calibrated query statistics",
+    .oldest_version = 1,
 };
 
 // In place of no sensitivity at all, whose logarithm would be the mean's ruin.
 constexpr double kTiny = 1e-30;
 constexpr double kOctaves = 6;  // that weights span each way
 
-// Of the tokens of one layer.
-struct Sensitivity {
-  std::span<float> key;    // [token]
-  std::span<float> value;  // [token]
-  std::span<float> rank;   // [token]
+// The runs of keys of a request, [layer of the model].
+struct ExpectedMemory : SelectorMemory {
+  std::vector<std::vector<SeenKeys>> layers;
 };
 
-// One KV head of a layer.
-struct HeadTokens {
-  std::span<const float> keys;    // packed
-  std::span<const float> values;  // packed; empty for a single plane
-  std::span<const float> energy;  // [packed token] |v|^2
-  std::size_t tokens = 0;
+// What the weighing of a layer needs to know.
+struct LayerPlace {
+  const RotationAverages* ahead = nullptr;
+  double queries_from = 0;                // position
+  std::vector<SeenKeys>* runs = nullptr;  // null: none are kept
 };
 
-// Room for one query head.
-struct HeadRoom {
-  HeadRoom(std::size_t tokens, std::size_t k_dim, std::size_t v_dim, Arena& arena)
-      : mean(arena.Take<float>(k_dim)),
-        covariance(arena.Take<float>(k_dim * k_dim)),
-        products(arena.Take<float>(k_dim * kKeyBlock)),
-        logits(arena.Take<float>(PackedTokens(tokens))),
-        forms(arena.Take<float>(PackedTokens(tokens))),
-        probability(arena.Take<float>(PackedTokens(tokens))),
-        output(arena.Take<float>(v_dim)) {}
-
-  std::span<float> mean;
-  std::span<float> covariance;
-  std::span<float> products;
-  std::span<float> logits;
-  std::span<float> forms;
-  std::span<float> probability;
-  std::span<float> output;
-};
-
-void ExpectAttention(const HeadTokens& head, const HeadRoom& room) {
-  const std::size_t dim = room.mean.size();
-  const auto d = static_cast<float>(dim);
-  KeyProducts(room.mean, head.keys, dim, room.logits);
-  QuadraticForms(room.covariance, head.keys, dim, room.products, room.forms);
-  const float linear = 1.0F / std::sqrt(d);
-  const float quadratic = 1.0F / (2.0F * d);
-  for (std::size_t t = 0; t < head.tokens; ++t) {
-    room.logits[t] = room.logits[t] * linear + room.forms[t] * quadratic;
-  }
-  std::fill(room.probability.begin(), room.probability.end(), 0.0F);
-  AddSoftmax(room.logits.first(head.tokens), 1.0F, room.probability.first(head.tokens));
-}
-
-// output[c] = sum over tokens of p v, in 32 sums over the tokens i mod 32.
-void MeanValue(const HeadTokens& head, const HeadRoom& room) {
-  const std::size_t dim = room.output.size();
-  for (std::size_t c = 0; c < dim; ++c) {
-    float sums[kKeyBlock] = {};
-    for (std::size_t begin = 0; begin < room.probability.size(); begin += kKeyBlock) {
-      const float* const p = room.probability.data() + begin;
-      const float* const v = head.values.data() + begin * dim + c * kKeyBlock;
-      for (std::size_t t = 0; t < kKeyBlock; ++t) sums[t] += p[t] * v[t];
-    }
-    room.output[c] = 0.0F;
-    for (const float sum : sums) room.output[c] += sum;
-  }
-}
-
-void AddSensitivity(const HeadTokens& head, const HeadRoom& room, const Sensitivity& out) {
-  ExpectAttention(head, room);
-  const auto& p = room.probability;
-  for (std::size_t t = 0; t < head.tokens; ++t) out.value[t] += p[t] * p[t];
-  if (head.values.empty()) {  // a latent is key and value at once
-    for (std::size_t t = 0; t < head.tokens; ++t) out.rank[t] += p[t];
-    return;
-  }
-  MeanValue(head, room);
-  const std::span<float> along = room.logits;  // v.o
-  KeyProducts(room.output, head.values, room.output.size(), along);
-  float energy = 0.0F;
-  for (const float o : room.output) energy += o * o;
-  for (std::size_t t = 0; t < head.tokens; ++t) {
-    const float distance = std::max(0.0F, head.energy[t] - 2.0F * along[t] + energy);
-    out.key[t] += p[t] * p[t] * distance;
-    out.rank[t] += p[t] * std::sqrt(head.energy[t]);
-  }
-}
-
-// energy[t] = |v|^2 of packed tokens.
-void Energies(std::span<const float> packed, std::size_t dim, std::span<float> energy) {
-  std::fill(energy.begin(), energy.end(), 0.0F);
-  for (std::size_t at = 0; at < packed.size(); at += kKeyBlock) {
-    float* const sums = energy.data() + at / (dim * kKeyBlock) * kKeyBlock;
-    for (std::size_t t = 0; t < kKeyBlock; ++t) sums[t] += packed[at + t] * packed[at + t];
-  }
+double LogSensitivity(float sensitivity) {
+  return std::log2(std::max(double{sensitivity}, kTiny));
 }
 
 class Expected : public Selector {
  public:
-  explicit Expected(const Settings& settings) : settings_(settings) {}
+  explicit Expected(const Settings& settings)
+      : settings_(settings),
+        seen_(settings.integer(kKeys) == 1),
+        offline_(settings.integer(kMean) == 1),
+        recency_(settings.value(kRecency)) {}
 
-  Status Weigh(const FrameContext& frame, const ConstKvView& view, SelectorMemory* /*memory*/,
+  Status Weigh(const FrameContext& frame, const ConstKvView& view, SelectorMemory* memory,
                std::span<std::vector<float>> weights) const override {
-    const auto ahead = Ahead(frame, view);
+    KVSERVE_ASSIGN(const auto places, Places(frame, view, memory));
     const auto first_plane = frame.arena->Take<std::size_t>(view.layers.size());
     std::size_t planes = 0;
     for (std::size_t i = 0; i < view.layers.size(); ++i) {
@@ -184,29 +139,34 @@ class Expected : public Selector {
     const TokenChoice choice = TokenChoice::From(settings_, frame);
     const auto ranks = ScoreLayers(frame, view, [&](std::size_t i, auto rank, Arena& scratch) {
       const std::size_t end = i + 1 < view.layers.size() ? first_plane[i + 1] : planes;
-      return WeighLayer(frame, view.layers[i], choice, *ahead[i], rank,
+      return WeighLayer(frame, view.layers[i], choice, places[i], rank,
                         weights.subspan(first_plane[i], end - first_plane[i]), scratch);
     });
     if (!ranks) return tl::unexpected(ranks.error());
     WeighByChoice(choice, frame, view, *ranks, weights);
     return {};
   }
+  [[nodiscard]] std::unique_ptr<SelectorMemory> NewMemory() const override {
+    return seen_ ? std::make_unique<ExpectedMemory>() : nullptr;
+  }
   [[nodiscard]] bool needs_artefact() const override { return true; }
   [[nodiscard]] bool may_drop() const override { return TokenChoice::MayDrop(settings_); }
 
  private:
-  // As engines do, and `unrope`: an odd channel has no partner to turn with.
-  [[nodiscard]] static RopeStyle StyleOf(const LayerGeometry& layer) {
-    return layer.k_dim % 2 == 0 ? layer.rope_style : RopeStyle::kNone;
-  }
-
-  // Where each layer's queries will be, [layer of the view]; layers with the same RoPE share it.
-  [[nodiscard]] std::span<const RotationAverages*> Ahead(const FrameContext& frame,
-                                                         const ConstKvView& view) const {
-    const double end = frame.prompt_tokens > 0 ? frame.prompt_tokens : frame.tokens.end;
-    const auto ahead = frame.arena->Take<const RotationAverages*>(view.layers.size());
-    for (std::size_t i = 0; i < ahead.size(); ++i) {
+  // [layer of the view]; layers with the same RoPE share its averages.
+  [[nodiscard]] Result<std::span<LayerPlace>> Places(const FrameContext& frame,
+                                                     const ConstKvView& view,
+                                                     SelectorMemory* memory) const {
+    auto* const kept = dynamic_cast<ExpectedMemory*>(memory);
+    if (seen_ && memory != nullptr && kept == nullptr) {
+      return MakeError(ErrorCode::kInvalidArgument, "expected: the memory is another selector's");
+    }
+    if (kept != nullptr) kept->layers.resize(view.geometry->layers.size());
+    const auto places = frame.arena->Take<LayerPlace>(view.layers.size());
+    for (std::size_t i = 0; i < places.size(); ++i) {
       const LayerGeometry& own = view.geometry->layers[view.layers[i].layer];
+      places[i].queries_from = QueriesFrom(frame);
+      places[i].runs = kept == nullptr ? nullptr : &kept->layers[view.layers[i].layer];
       std::size_t same = 0;
       for (; same < i; ++same) {
         const LayerGeometry& other = view.geometry->layers[view.layers[same].layer];
@@ -215,68 +175,98 @@ class Expected : public Selector {
           break;
         }
       }
-      ahead[i] = same < i ? ahead[same]
-                          : frame.arena->New<RotationAverages>(
-                                StyleOf(own), own.rope_theta, own.k_dim, end,
-                                end + settings_.value(kHorizon), *frame.arena);
+      places[i].ahead =
+          same < i ? places[same].ahead
+                   : frame.arena->New<RotationAverages>(QueriesAhead(
+                         own, places[i].queries_from, settings_.value(kHorizon), *frame.arena));
     }
-    return ahead;
+    return places;
   }
 
-  static Status CheckLayer(const FrameContext& frame, const ConstLayerView& layer) {
-    const auto fault = [&](const std::string& what) {
-      return MakeError(ErrorCode::kMismatch, "the calibration artefact has " + what +
-                                                 " for layer " + std::to_string(layer.layer));
-    };
-    const QueryStatistics* found =
-        frame.artefact == nullptr ? nullptr : frame.artefact->query_statistics(layer.layer);
-    if (found == nullptr) return fault("no query statistics");
-    const bool fits = found->dim == layer.k.dim && found->heads > 0 &&
-                      found->heads % layer.k.heads == 0 &&
-                      found->mean.size() == std::size_t{found->heads} * found->dim &&
-                      found->covariance.size() == found->mean.size() * found->dim;
-    return fits ? Status() : fault("query statistics of another shape");
+  // The prompt's end, or the frame's if that is all that is known.
+  static double QueriesFrom(const FrameContext& frame) {
+    return frame.prompt_tokens > 0 ? frame.prompt_tokens : frame.tokens.end;
+  }
+
+  Status CheckLayer(const FrameContext& frame, const ConstLayerView& layer) const {
+    KVSERVE_TRY(CheckQueryStatistics(frame.artefact, layer));
+    if (!offline_ && recency_ == 0) return {};
+    const bool single = frame.geometry->layers[layer.layer].single_plane();
+    if (frame.artefact->attention(layer.layer, PlaneKind::kKey) != nullptr &&
+        (single || frame.artefact->attention(layer.layer, PlaneKind::kValue) != nullptr)) {
+      return {};
+    }
+    return MakeError(ErrorCode::kMismatch,
+                     "the calibration artefact has no attention profile for layer " +
+                         std::to_string(layer.layer) + ", which mean=offline and recency need");
   }
 
   Status WeighLayer(const FrameContext& frame, const ConstLayerView& layer,
-                    const TokenChoice& choice, const RotationAverages& ahead, std::span<float> rank,
+                    const TokenChoice& choice, const LayerPlace& place, std::span<float> rank,
                     std::span<std::vector<float>> weights, Arena& scratch) const {
     const std::size_t tokens = layer.k.tokens;
     const bool single = weights.size() == 1;
-    const std::size_t v_dim = single ? 0 : layer.v.dim;
-    const auto k_rows = scratch.Take<float>(layer.k.values());
-    const auto v_rows = scratch.Take<float>(tokens * layer.k.heads * v_dim);
-    // Encoding will fail with a better message.
-    if (!LoadRows(layer.k, 0, layer.k.tokens, k_rows)) return {};
-    if (!single && !LoadRows(layer.v, 0, layer.v.tokens, v_rows)) return {};
-    const QueryStatistics& queries = *frame.artefact->query_statistics(layer.layer);
-    const std::size_t dim = queries.dim;
-    const auto keys = scratch.Take<float>(PackedTokens(tokens) * dim);
-    const auto values = scratch.Take<float>(PackedTokens(tokens) * v_dim);
-    const auto energy = scratch.Take<float>(single ? 0 : PackedTokens(tokens));
-    const HeadRoom room(tokens, dim, v_dim, scratch);
-    const Sensitivity found{scratch.TakeZeroed<float>(tokens), scratch.TakeZeroed<float>(tokens),
-                            rank};
-    const std::size_t group = queries.heads / layer.k.heads;
-    for (std::size_t h = 0; h < queries.heads; ++h) {
-      if (h % group == 0) {
-        PackKeys(k_rows, layer.k.heads, h / group, dim, keys);
-        if (!single) PackKeys(v_rows, layer.k.heads, h / group, v_dim, values);
-        Energies(values, v_dim, energy);
-      }
-      ahead.Rotate({queries.mean.data() + h * dim, dim},
-                   {queries.covariance.data() + h * dim * dim, dim * dim}, room.mean,
-                   room.covariance);
-      AddSensitivity({keys, values, energy, tokens}, room, found);
+    const TokenSensitivity found{scratch.TakeZeroed<float>(tokens),
+                                 scratch.TakeZeroed<float>(tokens), rank};
+    SeenKeys before;
+    SeenKeys now;
+    std::uint32_t seen = layer.tokens.size();
+    if (place.runs != nullptr) seen += Remember(frame, layer, place, before);
+    // If it fails, encoding will too, with a better message.
+    if (!AddSensitivity(layer, *frame.artefact->query_statistics(layer.layer), *place.ahead,
+                        before.log_sum.empty() ? nullptr : &before,
+                        place.runs == nullptr ? nullptr : &now, found, scratch)) {
+      return {};
+    }
+    if (place.runs != nullptr) {
+      now.queries_from = place.queries_from;
+      place.runs->push_back(std::move(now));
     }
     Normalize(rank);
-    WeighPlane(choice, layer.tokens, single ? found.value : found.key,
-               settings_.value(kBeta, single ? PlaneKind::kValue : PlaneKind::kKey), weights[0]);
-    if (!single) {
-      WeighPlane(choice, layer.tokens, found.value, settings_.value(kBeta, PlaneKind::kValue),
-                 weights[1]);
-    }
+    const auto weigh = [&](PlaneKind kind, std::span<const float> sensitivity,
+                           std::vector<float>& out) {
+      const double beta = settings_.value(kBeta, single ? PlaneKind::kValue : kind);
+      if (beta == 0.0) return;
+      const double mean = Mean(frame, layer, kind, choice, sensitivity, seen);
+      WeighPlane(choice, layer.tokens, sensitivity, mean, beta, out);
+    };
+    weigh(PlaneKind::kKey, single ? found.value : found.key, weights[0]);
+    if (!single) weigh(PlaneKind::kValue, found.value, weights[1]);
     return {};
+  }
+
+  // The keys of the request before this frame, and how many they are. A frame that comes again
+  // replaces what it left, and all that followed.
+  static std::uint32_t Remember(const FrameContext& frame, const ConstLayerView& layer,
+                                const LayerPlace& place, SeenKeys& before) {
+    std::erase_if(*place.runs,
+                  [&](const SeenKeys& run) { return run.tokens.end > layer.tokens.begin; });
+    const LayerGeometry& geometry = frame.geometry->layers[layer.layer];
+    std::uint32_t seen = 0;
+    for (const SeenKeys& run : *place.runs) {
+      if (geometry.window_tokens > 0 &&
+          run.tokens.end + static_cast<double>(geometry.window_tokens) <= place.queries_from) {
+        continue;
+      }
+      AddSeenKeys(run, Faded(frame, layer, run, place.queries_from), before);
+      seen += run.tokens.size();
+    }
+    return seen;
+  }
+
+  // How the logits of a run change, in the mean, when queries come from further on than when it
+  // was seen: that of values' sensitivities p^2 in the artefact's profile.
+  static double Faded(const FrameContext& frame, const ConstLayerView& layer, const SeenKeys& run,
+                      double queries_from) {
+    if (run.queries_from == queries_from) return 0;
+    const bool single = frame.geometry->layers[layer.layer].single_plane();
+    const AttentionProfile::Plane* const plane =
+        frame.artefact->attention(layer.layer, single ? PlaneKind::kKey : PlaneKind::kValue);
+    if (plane == nullptr) return 0;
+    const AttentionLevels levels(frame.artefact->contents().attention_profile, *plane);
+    return std::log(2.0) / 2 *
+           (levels.MeanRecency(run.tokens, queries_from) -
+            levels.MeanRecency(run.tokens, run.queries_from));
   }
 
   static void Normalize(std::span<float> rank) {
@@ -286,21 +276,35 @@ class Expected : public Selector {
     for (float& value : rank) value = static_cast<float>(value / sum);
   }
 
+  // Of log2 of the sensitivity, that weights are relative to.
+  [[nodiscard]] double Mean(const FrameContext& frame, const ConstLayerView& layer, PlaneKind kind,
+                            const TokenChoice& choice, std::span<const float> sensitivity,
+                            std::uint32_t seen) const {
+    TokenRange tokens = layer.tokens;
+    tokens.begin = std::min(std::max(tokens.begin, choice.sinks), tokens.end);
+    double mean = 0.0;
+    for (std::uint32_t t = tokens.begin; t < tokens.end; ++t) {
+      mean += LogSensitivity(sensitivity[t - layer.tokens.begin]);
+    }
+    if (tokens.size() > 0) mean /= tokens.size();
+    const AttentionProfile::Plane* const plane = frame.artefact->attention(layer.layer, kind);
+    if (plane == nullptr) return mean;
+    const AttentionLevels levels(frame.artefact->contents().attention_profile, *plane);
+    if (offline_) mean = levels.Expected(tokens, seen, QueriesFrom(frame));
+    if (recency_ == 0 || frame.prompt_tokens == 0) return mean;
+    const std::uint32_t window = frame.geometry->layers[layer.layer].window_tokens;
+    TokenRange request{std::min(choice.sinks, frame.prompt_tokens), frame.prompt_tokens};
+    if (window > 0 && request.size() > window) request.begin = request.end - window;
+    return mean - recency_ * (levels.MeanRecency(tokens, frame.prompt_tokens) -
+                              levels.MeanRecency(request, frame.prompt_tokens));
+  }
+
   // Weights are whole octaves, the classes that quantizers make of them, so that no rounding of a
   // logarithm can be seen in them.
   void WeighPlane(const TokenChoice& choice, TokenRange tokens, std::span<const float> sensitivity,
-                  double beta, std::vector<float>& weights) const {
-    if (beta == 0.0) return;
-    double sum = 0.0;
-    std::size_t counted = 0;
+                  double mean, double beta, std::vector<float>& weights) const {
     for (std::uint32_t i = 0; i < tokens.size(); ++i) {
-      if (tokens.begin + i < choice.sinks) continue;
-      sum += std::log2(std::max(double{sensitivity[i]}, kTiny));
-      ++counted;
-    }
-    const double mean = counted == 0 ? 0.0 : sum / static_cast<double>(counted);
-    for (std::uint32_t i = 0; i < tokens.size(); ++i) {
-      const double relative = std::log2(std::max(double{sensitivity[i]}, kTiny)) - mean;
+      const double relative = LogSensitivity(sensitivity[i]) - mean;
       const double least = choice.always(tokens.begin + i) ? 1.0 : settings_.value(kLeast);
       const double octaves = std::clamp(std::round(beta * relative), -kOctaves, kOctaves);
       const double weight = std::isnan(octaves) ? 1.0 : std::exp2(octaves);
@@ -309,6 +313,9 @@ class Expected : public Selector {
   }
 
   Settings settings_;
+  bool seen_;
+  bool offline_;
+  double recency_;
 };
 
 }  // namespace
