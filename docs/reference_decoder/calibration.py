@@ -10,12 +10,30 @@ from byte_reader import ByteReader, Unsupported, require
 
 PREFIX_BYTES = 34
 CHECKSUM_AT = slice(26, 34)
-STATISTICS, ENTROPY, KLT_HEADS, KLT_JOINT, QUERIES, HEAD_SCORES = range(1, 7)
+(STATISTICS, ENTROPY, KLT_HEADS, KLT_JOINT, QUERIES, HEAD_SCORES, WHITENING, PREDICTORS,
+ CODE_TABLES) = range(1, 10)
 REQUIRED = 1
 TABLE_SUM = 4096
 
 Klt = tuple[np.ndarray, np.ndarray]  # mean [head * dim], basis [group, component, column]
+Whitening = tuple[np.ndarray, np.ndarray]  # mean [column], inverse [group, component, column]
+Predictor = tuple[np.ndarray, np.ndarray]  # scale [component], weights [component, input]
 Statistics = tuple[np.ndarray, np.ndarray]  # mean and scale, [head * dim] float32
+
+
+@dataclasses.dataclass
+class ContextPlane:
+    column: np.ndarray  # [component] table index
+    klass: np.ndarray  # [class] added
+    energy: np.ndarray  # constant, and weights of K and V of the layer before and of K
+
+
+@dataclasses.dataclass
+class CodeTables:
+    frequencies: np.ndarray  # [60, 256], the last of a row the escape's
+    mean_size: np.ndarray  # [60]
+    classes: np.ndarray | None  # [K or V, previous layer's class, class]
+    points: list[tuple[float, dict[tuple[int, bool], ContextPlane]]]  # step, planes
 
 
 @dataclasses.dataclass
@@ -31,6 +49,9 @@ class Artefact:
     klt_heads: dict[tuple[int, bool], Klt]
     klt_joint: dict[tuple[int, bool], Klt]
     head_scores: dict[int, np.ndarray]  # by layer: [kv_head]
+    whitening: dict[tuple[int, bool], Whitening] = dataclasses.field(default_factory=dict)
+    predictors: dict[tuple[int, bool], Predictor] = dataclasses.field(default_factory=dict)
+    code_tables: CodeTables | None = None
 
 
 def read_artefact(data: bytes) -> Artefact:
@@ -110,6 +131,12 @@ def _read_section(artefact: Artefact, kind: int, flags: int, version: int,
         _read_queries(artefact.layers, section)
     elif (kind, version) == (HEAD_SCORES, 1):
         _read_head_scores(artefact, section)
+    elif (kind, version) == (WHITENING, 1):
+        _read_whitening(artefact, section)
+    elif (kind, version) == (PREDICTORS, 1):
+        _read_predictors(artefact, section)
+    elif (kind, version) == (CODE_TABLES, 1):
+        _read_code_tables(artefact, section)
     elif flags & REQUIRED:
         raise Unsupported(f"section {kind} version {version} is required")
     else:
@@ -194,3 +221,89 @@ def _read_head_scores(artefact: Artefact, section: ByteReader) -> None:
             require(bool(((scores >= 0) & (scores <= 1)).all()), "a score outside 0..1")
             artefact.head_scores[layer] = scores
     require(bool(artefact.head_scores), "no layer has scores")
+
+
+def _planes(artefact: Artefact):
+    """((layer, is_v), columns) in the order of sections; 0 columns for the V of a single plane."""
+    for layer, (kv_heads, k_dim, v_dim) in enumerate(artefact.layers):
+        for is_v, dim in enumerate((k_dim, v_dim)):
+            yield (layer, bool(is_v)), kv_heads * dim
+
+
+def _bytes(section: ByteReader, *shape: int) -> np.ndarray:
+    values = np.frombuffer(section.take(math.prod(shape)), "i1").reshape(shape)
+    require(bool((values != -128).all()), "a value of a matrix is -128")
+    return values
+
+
+def _read_whitening(artefact: Artefact, section: ByteReader) -> None:
+    for plane, columns in _planes(artefact):
+        if not (size := section.varint(0, columns)):
+            continue
+        require(columns % size == 0, "groups that do not divide the columns")
+        mean = _floats(section, columns)
+        scale = _floats(section, columns)
+        require(bool((scale >= 2.0**-126).all()), "a scale that is not a positive normal number")
+        rows = _bytes(section, columns, size)
+        require(bool(rows.any(1).all()), "a component is zero")
+        inverse = scale[:, None] * rows.astype(np.float32)
+        artefact.whitening[plane] = mean, inverse.reshape(columns // size, size, size)
+    require(bool(artefact.whitening), "no plane has a whitening")
+
+
+def predictor_inputs(layers: list[tuple[int, int, int]], layer: int, is_v: bool) -> int:
+    inputs = 0
+    if layer:
+        kv_heads, k_dim, v_dim = layers[layer - 1]
+        inputs += kv_heads * (k_dim + v_dim)
+    if is_v:
+        inputs += layers[layer][0] * layers[layer][1]
+    return inputs
+
+
+def _read_predictors(artefact: Artefact, section: ByteReader) -> None:
+    for plane, columns in _planes(artefact):
+        inputs = predictor_inputs(artefact.layers, *plane)
+        present = section.number("B")
+        require(present <= (1 if columns and inputs else 0), "a predictor of nothing")
+        if present:
+            scale = _floats(section, columns)
+            require(bool((scale >= 0).all()), "a scale that is negative")
+            artefact.predictors[plane] = scale, _bytes(section, columns, inputs)
+    require(bool(artefact.predictors), "no plane has a predictor")
+
+
+def _read_code_tables(artefact: Artefact, section: ByteReader) -> None:
+    frequencies = np.frombuffer(section.take(2 * 60 * 256), "<u2").reshape(60, 256)
+    require(bool((frequencies.sum(1) == TABLE_SUM).all()), "frequencies of a table")
+    require(bool((frequencies[:, 255] > 0).all()), "a table without escape")
+    mean_size = np.frombuffer(section.take(2 * 60), "<u2")
+    has_classes = section.number("B")
+    require(has_classes <= 1, "a flag is neither 0 nor 1")
+    classes = None
+    if has_classes:
+        classes = np.frombuffer(section.take(2 * 2 * 14 * 13), "<u2").reshape(2, 14, 13)
+        require(bool((classes > 0).all() and (classes.sum(2) == TABLE_SUM).all()),
+                "frequencies of classes")
+    points: list = []
+    last = 0.0
+    for _ in range(section.varint(1, 64)):
+        step = section.number("f")
+        require(max(last, 2.0**-127) < step < math.inf, "steps that do not ascend")
+        last = step
+        require(0 <= section.number("f") < math.inf, "bits per value")
+        points.append((step, _read_contexts(artefact, section)))
+    artefact.code_tables = CodeTables(frequencies, mean_size, classes, points)
+
+
+def _read_contexts(artefact: Artefact, section: ByteReader) -> dict:
+    planes = {}
+    for plane, columns in _planes(artefact):
+        present = section.number("B")
+        require(present <= (1 if columns else 0), "contexts of no plane")
+        if present:
+            column = np.frombuffer(section.take(columns), "i1").astype(np.int64)
+            klass = np.frombuffer(section.take(13), "i1").astype(np.int64)
+            energy = np.frombuffer(section.take(8), "<i2").astype(np.int64)
+            planes[plane] = ContextPlane(column, klass, energy)
+    return planes

@@ -22,6 +22,7 @@ class Calibration {
   Calibration(CalibrationSource& source, const CalibrationOptions& options)
       : source_(source), options_(options), moments_(source.geometry()) {
     if (options.klt) axes_.emplace(source.geometry(), options.joint_columns);
+    if (options.transform) texts_.emplace(source.geometry());
     if (options.query_statistics || options.head_scores) queries_.emplace(source.geometry());
   }
 
@@ -32,6 +33,7 @@ class Calibration {
     passes_ = twice ? 2 : 1;
     KVSERVE_TRY(FirstPass());
     KVSERVE_ASSIGN(Contents contents, WithStatistics());
+    if (texts_) KVSERVE_TRY(CalibrateTransform(*texts_, *options_.transform, contents));
     if (twice) {
       const CalibrationArtefact statistics(contents, {});
       KVSERVE_TRY(Pass([&](const ConstKvView& chunk) { return Count(chunk, &statistics); }));
@@ -68,6 +70,7 @@ class Calibration {
       KVSERVE_TRY(moments_.Add(chunk));
       if (axes_) KVSERVE_TRY(axes_->Add(chunk));
       if (queries_) KVSERVE_TRY(queries_->AddKeys(chunk));
+      if (texts_) KVSERVE_TRY(texts_->Add(chunk));
       return Count(chunk, nullptr);
     });
     if (queries_) KVSERVE_TRY(source_.TapQueries(nullptr));
@@ -136,6 +139,7 @@ class Calibration {
   ChannelMoments moments_;
   std::optional<PlaneAxes> axes_;
   std::optional<QueryMoments> queries_;
+  std::optional<CalibrationTexts> texts_;
   std::vector<SymbolCounter> counters_;  // [profile]
   HistogramsByAlphabet histograms_;
   std::uint64_t done_ = 0;

@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "calibration/calibration_source.h"
+#include "calibration/transform_calibration.h"
 #include "kvserve/error.h"
 #include "kvserve/profile.h"
 #include "library/calibration_artefact.h"
@@ -25,6 +27,9 @@ struct CalibrationOptions {
   // These two need a source that shows queries.
   bool query_statistics = false;
   bool head_scores = false;
+  // Whitening, predictors, code tables and what goes with them; keeps all KV in memory. Needs
+  // query_statistics when its selectors do.
+  std::optional<TransformCalibration> transform;
   // Tokens visited and how many there are, over all passes.
   std::function<void(std::uint64_t done, std::uint64_t total)> progress;
 };

@@ -10,6 +10,7 @@
 #include "base/try.h"
 #include "calibrate_summary.h"
 #include "calibration/engine_source.h"
+#include "calibration/forward_sensitivity.h"
 #include "calibration_data.h"
 #include "command.h"
 #include "engine/llama/llama_engine.h"
@@ -26,6 +27,7 @@ namespace kvserve::tool {
 namespace {
 
 constexpr std::uint32_t kPrefillTokens = 256;
+constexpr std::uint32_t kWeighedTokens = 256;  // of the frames whose tokens are weighed
 
 struct Arguments {
   std::string model;
@@ -33,6 +35,10 @@ struct Arguments {
   std::vector<std::string> profiles = {"hadamard|uniform:k_levels=16,v_levels=8", "lossless"};
   std::vector<std::string> frame_tokens = {"64", "128", "256"};
   std::vector<std::string> compute;  // empty: what the data allow
+  std::string sensitivity;
+  std::vector<double> steps = {0.5, 1, 2};
+  std::string selectors = "window:recent=32,inside=4|expected:keys=seen,mean=offline,recency=1";
+  unsigned threads = 1;
   std::size_t joint_columns = 1024;
   std::uint32_t tokens = 1536;
   std::size_t limit = 0;
@@ -58,7 +64,21 @@ Result<CalibrationOptions> OptionsOf(const Arguments& arguments) {
 constexpr std::string_view kKlt = "klt";
 constexpr std::string_view kQueries = "queries";
 constexpr std::string_view kHeadScores = "head-scores";
+constexpr std::string_view kTransform = "transform";
 constexpr std::string_view kNothing = "none";
+
+// What --compute transform needs beside a model and texts.
+Result<TransformCalibration> TransformOf(const Arguments& arguments) {
+  TransformCalibration transform;
+  // A quantizer that takes weights, since a profile has one.
+  KVSERVE_ASSIGN(transform.selectors, LoadProfile(arguments.selectors + "|mixed"));
+  transform.frame_tokens = std::min(kWeighedTokens, arguments.tokens);
+  transform.threads = arguments.threads;
+  transform.training.joint_columns = arguments.joint_columns;
+  transform.training.steps = arguments.steps;
+  std::ranges::sort(transform.training.steps);
+  return transform;
+}
 
 // Sets what is computed beside statistics and entropy classes; gives what these data lack for it.
 Result<std::vector<std::string>> Choose(const Arguments& arguments, bool texts,
@@ -77,6 +97,13 @@ Result<std::vector<std::string>> Choose(const Arguments& arguments, bool texts,
   std::vector<std::string> lacking;
   for (const std::string_view what : {kQueries, kHeadScores}) {
     if (!texts && asked(what)) lacking.emplace_back(what);
+  }
+  if (!arguments.compute.empty() && asked(kTransform)) {
+    if (!texts) lacking.emplace_back(kTransform);
+    options.query_statistics = texts;  // selectors weigh by them
+    KVSERVE_ASSIGN(options.transform, TransformOf(arguments));
+  } else if (!arguments.sensitivity.empty()) {
+    return MakeError(ErrorCode::kInvalidArgument, "--sensitivity is for --compute transform");
   }
   if (arguments.compute.empty() || lacking.empty()) return lacking;
   return MakeError(ErrorCode::kInvalidArgument,
@@ -128,6 +155,29 @@ Result<JoinedSource> JoinSources(std::vector<CalibrationFile>& files, Engine* en
   return JoinedSource::Create(std::move(parts));
 }
 
+// From the file, or from what the engine shows of these texts.
+Result<Sensitivity> SensitivityOf(const Arguments& arguments,
+                                  const std::vector<CalibrationFile>& files, Engine& engine) {
+  if (!arguments.sensitivity.empty()) {
+    return ReadSensitivity(arguments.sensitivity, engine.info().geometry);
+  }
+  std::vector<std::vector<Token>> prompts;
+  for (const CalibrationFile& file : files) {
+    for (const std::string& text : file.texts) {
+      KVSERVE_ASSIGN(auto tokens, engine.Tokenize(text, true, false));
+      tokens.resize(std::min<std::size_t>(tokens.size(), arguments.tokens));
+      prompts.push_back(std::move(tokens));
+    }
+  }
+  ForwardSensitivityOptions options;
+  std::unique_ptr<Progress> progress;
+  options.progress = [&](std::uint64_t done, std::uint64_t total) {
+    if (!progress) progress = std::make_unique<Progress>("sensitivity", total);
+    progress->Set(done);
+  };
+  return ForwardSensitivity(engine, prompts, options);
+}
+
 // For people who hold the artefact and wonder where it is from.
 std::string SourceText(const std::vector<CalibrationFile>& files,
                        const CalibrationOptions& options) {
@@ -143,7 +193,7 @@ std::string SourceText(const std::vector<CalibrationFile>& files,
 Status RunCalibrate(const Arguments& arguments, const Invocation& invocation) {
   // Usage and data first: neither may cost the loading of a model.
   KVSERVE_ASSIGN(CalibrationOptions options, OptionsOf(arguments));
-  KVSERVE_TRY(CheckOutputIsNoInput(arguments.output, {arguments.model}));
+  KVSERVE_TRY(CheckOutputIsNoInput(arguments.output, {arguments.model, arguments.sensitivity}));
   for (const std::string& path : arguments.data) {
     KVSERVE_TRY(CheckOutputIsNoInput(arguments.output, {path}));
   }
@@ -164,6 +214,14 @@ Status RunCalibrate(const Arguments& arguments, const Invocation& invocation) {
   if (!arguments.model.empty()) {
     KVSERVE_ASSIGN(engine, Open(arguments, options.query_statistics || options.head_scores));
   }
+  std::unique_ptr<Progress> trained;
+  if (options.transform) {
+    KVSERVE_ASSIGN(options.transform->sensitivity, SensitivityOf(arguments, files, *engine));
+    options.transform->training.progress = [&](std::uint64_t done, std::uint64_t total) {
+      if (!trained) trained = std::make_unique<Progress>("transform", total);
+      trained->Set(done);
+    };
+  }
   KVSERVE_ASSIGN(auto source, JoinSources(files, engine.get(), arguments.tokens));
   std::unique_ptr<Progress> progress;
   options.progress = [&](std::uint64_t done, std::uint64_t total) {
@@ -177,12 +235,33 @@ Status RunCalibrate(const Arguments& arguments, const Invocation& invocation) {
     KVSERVE_ASSIGN(contents, Calibrate(source, options));
   }
   progress.reset();
+  trained.reset();
   contents.source = SourceText(files, options);
   KVSERVE_ASSIGN(const auto bytes, FormatCalibration(contents));
   KVSERVE_TRY(output.Append(bytes));
   KVSERVE_TRY(output.Commit());
   PrintSummary(invocation, {files, contents, bytes, seconds, std::move(left_out)});
   return {};
+}
+
+void AddTransformOptions(CLI::App& command, Arguments& arguments) {
+  command.add_option("--sensitivity", arguments.sensitivity,
+                     "For transform: what errors cost, a file of python -m kvserve.sensitivity. "
+                     "Default: measured by forward passes");
+  command
+      .add_option("--steps", arguments.steps,
+                  "For transform: steps of whiten that tables are learnt at, predictors at the "
+                  "middle one; joined by commas")
+      ->delimiter(',')
+      ->check(CLI::Range(1e-3, 1e3))
+      ->capture_default_str();
+  command
+      .add_option("--selectors", arguments.selectors,
+                  "For transform: selectors of the profile, which weigh the tokens of the texts")
+      ->capture_default_str();
+  command.add_option("--threads", arguments.threads, "For transform: threads, 1..256")
+      ->check(CLI::Range(1, 256))
+      ->capture_default_str();
 }
 
 void AddOptions(CLI::App& command, Arguments& arguments) {
@@ -211,9 +290,11 @@ void AddOptions(CLI::App& command, Arguments& arguments) {
   command
       .add_option("--compute", arguments.compute,
                   "Beside statistics and entropy tables: klt, queries (mean and covariance), "
-                  "head-scores, none; joined by commas. Default: all that the data allow")
+                  "head-scores, transform (whitening, predictors, code tables), none; joined by "
+                  "commas. Default: all that the data allow, but for transform")
       ->delimiter(',')
-      ->check(CLI::IsMember({"klt", "queries", "head-scores", "none"}));
+      ->check(CLI::IsMember({"klt", "queries", "head-scores", "transform", "none"}));
+  AddTransformOptions(command, arguments);
   command
       .add_option("--joint-columns", arguments.joint_columns,
                   "Most values per token of a plane (heads x dim) that get a KLT over all heads")
@@ -233,9 +314,11 @@ void AddCalibrate(CLI::App& app, Invocation& invocation) {
   command.footer(
       "Sender and receiver need the same artefact: frames name it by its checksum.\n"
       "Token 0 of each text is left out of the statistics, since attention sinks distort it.\n"
-      "Queries and head scores need --model and texts: KV files hold no queries.\n"
+      "Queries, head scores and transform need --model and texts: KV files hold no queries.\n"
       "Examples:\n"
       "  kvserve calibrate --model model-f16.gguf --data texts.jsonl.gz --limit 16 -o m.calib\n"
+      "  kvserve calibrate --model model-f16.gguf --data texts.jsonl.gz --compute transform \\\n"
+      "          --sensitivity model.sensitivity.safetensors --threads 2 -o m.calib\n"
       "  kvserve calibrate --data kv.safetensors --profile 'uniform:levels=16' -o m.calib --json");
   command.callback([arguments, &invocation] {
     invocation.run = [arguments, &invocation] { return RunCalibrate(*arguments, invocation); };

@@ -29,6 +29,25 @@ std::size_t QueryLayers(const CalibrationArtefact::Contents& contents) {
       contents.query_statistics, [](const auto& layer) { return layer.heads != 0; }));
 }
 
+std::size_t Predictors(const CalibrationArtefact::Contents& contents) {
+  return static_cast<std::size_t>(std::ranges::count_if(
+      contents.predictors, [](const auto& plane) { return plane.inputs != 0; }));
+}
+
+// Null without --compute transform.
+Json TransformJson(const CalibrationArtefact::Contents& contents) {
+  if (!contents.code_tables) return {};
+  Json points = Json::array();
+  for (const auto& point : contents.code_tables->points) {
+    points.push_back({{"step", point.step}, {"bits_per_value", point.bits_per_value}});
+  }
+  const auto whitened = std::ranges::count_if(contents.whitening,
+                                              [](const auto& plane) { return plane.columns != 0; });
+  return {{"whitened_planes", whitened},
+          {"predicted_planes", Predictors(contents)},
+          {"points", std::move(points)}};
+}
+
 Json SummaryJson(const CalibrateSummary& summary) {
   const auto& contents = summary.contents;
   Json data = Json::array();
@@ -47,6 +66,7 @@ Json SummaryJson(const CalibrateSummary& summary) {
            {{"heads", Planes(contents.klt_heads)}, {"joint", Planes(contents.klt_joint)}}},
           {"query_layers", QueryLayers(contents)},
           {"head_scores", contents.head_scores},  // [layer][kv_head]
+          {"transform", TransformJson(contents)},
           {"left_out", summary.left_out}};
 }
 
@@ -86,6 +106,13 @@ void PrintTables(const CalibrateSummary& summary) {
   if (QueryLayers(contents) > 0) {
     table.Add(
         {"queries", "mean and covariance in " + std::to_string(QueryLayers(contents)) + " layers"});
+  }
+  if (contents.code_tables) {
+    table.Add({"transform", std::to_string(Predictors(contents)) + " predicted planes"});
+    for (const auto& point : contents.code_tables->points) {
+      table.Add({"step " + Fixed(point.step, 3),
+                 Fixed(point.bits_per_value, 3) + " bits per value over these texts"});
+    }
   }
   for (const std::string& what : summary.left_out) {
     table.Add({"left out", what + ", which needs --model and texts"});

@@ -1,0 +1,41 @@
+// Whitening, predictors and code tables of a model, trained as the chain
+// whiten | predict | steps | contexts will use them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "base/workers.h"
+#include "calibration/sensitivity.h"
+#include "calibration/transform/calibration_texts.h"
+#include "kvserve/error.h"
+#include "library/calibration_artefact.h"
+
+namespace kvserve {
+
+struct TransformOptions {
+  std::vector<double> steps = {1};   // operating points, ascending, positive
+  std::size_t joint_columns = 1024;  // planes up to that many are transformed over all heads
+  std::uint32_t frame_tokens = 256;  // of the frames that expectations are of
+  std::function<void(std::uint64_t done, std::uint64_t total)> progress;  // planes
+};
+
+// Sets whitening, predictors, code_tables and frame_expectation of `contents`. `classes` [2 * layer
+// + kind][row] are those of the selectors that the chain will have. Layer by layer in closed loop:
+// what a plane is predicted from are the earlier ones as a decoder will have them, quantized at the
+// middle step for the predictors and at each step for the tables. The first four tokens of each
+// text count nothing. One unit of step is an error of nominal tokens that costs 0.01 nats per
+// scored token to first order, at the sensitivity's number of tokens of context. Memory: about 60
+// bytes per value of a plane beside the texts. kMismatch when the sensitivity lacks a plane; errors
+// of `texts`.
+[[nodiscard]] Status TrainTransform(const CalibrationTexts& texts, const Sensitivity& sensitivity,
+                                    std::span<const std::vector<std::uint8_t>> classes,
+                                    const TransformOptions& options, Workers& workers,
+                                    CalibrationArtefact::Contents& contents);
+
+// Root of the metric's unit: an error that is even in the sensitivities' norms and uniform within
+// this step costs 0.01 nats per scored token.
+[[nodiscard]] double SensitivityUnit(const Sensitivity& sensitivity, const KvGeometry& geometry);
+
+}  // namespace kvserve

@@ -1,0 +1,31 @@
+#include "calibration/transform_calibration.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "base/try.h"
+#include "calibration/attention_profile.h"
+#include "calibration/transform/text_classes.h"
+
+namespace kvserve {
+
+Status CalibrateTransform(const CalibrationTexts& texts, const TransformCalibration& options,
+                          CalibrationArtefact::Contents& contents) {
+  Workers workers(options.threads);
+  const bool queries = std::ranges::any_of(contents.query_statistics,
+                                           [](const auto& layer) { return layer.heads > 0; });
+  if (queries) {
+    std::vector<ConstKvView> views;
+    for (std::size_t i = 0; i < texts.texts().size(); ++i) views.push_back(texts.View(i));
+    KVSERVE_ASSIGN(contents.attention_profile,
+                   MeasureAttention(views, contents.query_statistics, options.horizon, workers));
+  }
+  const CalibrationArtefact so_far(contents, {});
+  KVSERVE_ASSIGN(const auto classes,
+                 ClassifyTexts(texts, options.selectors, so_far, options.frame_tokens, workers));
+  TransformOptions training = options.training;
+  training.frame_tokens = options.frame_tokens;
+  return TrainTransform(texts, options.sensitivity, classes, training, workers, contents);
+}
+
+}  // namespace kvserve
