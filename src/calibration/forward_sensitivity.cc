@@ -102,11 +102,11 @@ class Measurement {
     context_ = static_cast<std::uint32_t>(
         std::min<std::size_t>(options_.context_tokens, longest - options_.scored_tokens));
     const std::size_t needed = context_ + options_.scored_tokens;
-    const Status tapped = engine_.TapQueries(
-        [this](std::uint32_t layer, std::uint32_t first_position, std::span<const float> values,
-               std::uint32_t heads, std::uint32_t dim, bool rotated) {
-          if (!rotated) queries_.AddQueries(layer, first_position, values, heads, dim);
-        });
+    Status tapped = engine_.TapQueries([this](std::uint32_t layer, std::uint32_t first_position,
+                                              std::span<const float> values, std::uint32_t heads,
+                                              std::uint32_t dim, bool rotated) {
+      if (!rotated) queries_.AddQueries(layer, first_position, values, heads, dim);
+    });
     if (!tapped && tapped.error().code != ErrorCode::kUnsupported) return tapped;
     Status read;
     for (const auto& prompt : prompts) {
@@ -138,7 +138,7 @@ class Measurement {
 
   Status FindForms() {
     std::vector<Forms> outputs(geometry_.layers.size());  // [query_head, v_dim, v_dim]
-    const Status visited = engine_.VisitOutputWeights(
+    Status visited = engine_.VisitOutputWeights(
         [&](std::uint32_t layer, std::span<const float> weights, std::size_t inputs) -> Status {
           const LayerGeometry& shape = geometry_.layers[layer];
           if (shape.single_plane() || inputs % (shape.kv_heads * shape.v_dim) != 0) return {};

@@ -29,7 +29,7 @@ struct File {
   };
 
   [[nodiscard]] std::string Write() const {
-    const std::string path = ::testing::TempDir() + "sensitivity.safetensors";
+    std::string path = ::testing::TempDir() + "sensitivity.safetensors";
     std::vector<TensorShape> shapes;
     for (const auto& [name, columns] : tensors) {
       shapes.push_back({name, DType::kFloat32, {columns, columns}});
