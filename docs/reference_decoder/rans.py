@@ -106,22 +106,38 @@ def _read_piece(piece: ByteReader, parts: list[Part], planes: list[np.ndarray],
 
 def _decode_stream(piece: ByteReader, parts: list[tuple[np.ndarray, Table]],
                    most_lanes_log2: int) -> None:
-    lanes_log2 = piece.number("B")
-    require(lanes_log2 <= most_lanes_log2, "too many rans lanes")
-    lanes = 1 << lanes_log2
-    states = [piece.number("I") for _ in range(lanes)]
-    require(piece.left % 2 == 0, "half a word at the end of the rans stream")
-    words = np.frombuffer(piece.take(piece.left), "<u2").tolist()
-    at = 0
+    stream = Stream(piece, most_lanes_log2)
     for symbols, table in parts:
         for index in range(len(symbols)):
-            state = states[index % lanes]
-            symbols[index], frequency, offset = table[state % TOTAL]
-            state = frequency * (state // TOTAL) + offset
-            if state < LOWEST:
-                require(at < len(words), "the rans stream ends early")
-                state = state * LOWEST + words[at]
-                at += 1
-            states[index % lanes] = state
-    require(at == len(words), "rans words left over")
-    require(all(state == LOWEST for state in states), "rans states do not end at 65536")
+            symbols[index], frequency, offset = table[stream.slot(index)]
+            stream.advance(index, frequency, offset)
+    stream.end()
+
+
+class Stream:
+    """Interleaved states, and words to the end of a piece."""
+
+    def __init__(self, piece: ByteReader, most_lanes_log2: int):
+        lanes_log2 = piece.number("B")
+        require(lanes_log2 <= most_lanes_log2, "too many rans lanes")
+        self._states = [piece.number("I") for _ in range(1 << lanes_log2)]
+        require(piece.left % 2 == 0, "half a word at the end of the rans stream")
+        self._words = np.frombuffer(piece.take(piece.left), "<u2").tolist()
+        self._at = 0
+
+    def slot(self, index: int) -> int:
+        """Of symbol `index` of a plane."""
+        return self._states[index % len(self._states)] % TOTAL
+
+    def advance(self, index: int, frequency: int, offset: int) -> None:
+        lane = index % len(self._states)
+        state = frequency * (self._states[lane] // TOTAL) + offset
+        if state < LOWEST:
+            require(self._at < len(self._words), "the rans stream ends early")
+            state = state * LOWEST + self._words[self._at]
+            self._at += 1
+        self._states[lane] = state
+
+    def end(self) -> None:
+        require(self._at == len(self._words), "rans words left over")
+        require(all(state == LOWEST for state in self._states), "rans states do not end at 65536")

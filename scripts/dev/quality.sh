@@ -31,7 +31,8 @@ measure_quality() {
     ensure_calibration "$name"
     step "profiles on $name" evaluate_profiles "$name" "out/quality-$name.json" "$@"
   done
-  "$KVSERVE" report out/quality-smollm2.json out/quality-gemma.json -o out/quality.html
+  "$KVSERVE" report out/quality-smollm2.json out/quality-gemma.json -o out/quality.html \
+    --plots out
   "$KVSERVE" report out/quality-smollm2.json out/quality-gemma.json --markdown >out/quality.md
   echo 'wrote out/quality.html and out/quality.md'
 }

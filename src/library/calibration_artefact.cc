@@ -32,6 +32,7 @@ struct CalibrationArtefact::WhiteningMatrices {
 CalibrationArtefact::CalibrationArtefact(Contents contents, Fingerprint fingerprint)
     : contents_(std::move(contents)),
       fingerprint_(fingerprint),
+      packed_predictors_(contents_.predictors.size()),
       matrices_(std::make_unique<WhiteningMatrices[]>(contents_.whitening.size())) {}
 
 CalibrationArtefact::~CalibrationArtefact() = default;

@@ -13,6 +13,7 @@
 #include "kvserve/calibration.h"
 #include "kvserve/error.h"
 #include "kvserve/geometry.h"
+#include "library/kept_values.h"
 #include "library/transform_contents.h"
 
 namespace kvserve {
@@ -118,6 +119,8 @@ class CalibrationArtefact {
   // scale times Whitening::inverse, [group][component][column]; found and kept likewise.
   [[nodiscard]] Result<std::span<const float>> whitening_inverse(std::uint32_t layer,
                                                                  PlaneKind kind) const;
+  // [2 * layer + kind]: the predictors as kernels read them, whose form is theirs.
+  [[nodiscard]] const KeptValues& packed_predictors() const { return packed_predictors_; }
   // Null when it has none for this alphabet.
   [[nodiscard]] const EntropyClasses* entropy(std::uint32_t alphabet) const;
 
@@ -126,6 +129,7 @@ class CalibrationArtefact {
 
   Contents contents_;
   Fingerprint fingerprint_;
+  KeptValues packed_predictors_;
   std::unique_ptr<WhiteningMatrices[]> matrices_;  // [2 * layer + kind]
 };
 

@@ -16,7 +16,9 @@ Status FastDecoder::Decode(const Chain& chain, const SectionBytes& sections,
                            const FrameContext& frame, const KvView& shapes,
                            const OutputPlanes& output, StageSeconds* seconds) {
   frame.arena->Reset();
-  if (chain.needs_feedback()) return DecodePlanes(chain, sections, frame, shapes, output, seconds);
+  if (chain.needs_feedback() && !WorksByTiles(chain)) {
+    return DecodePlanes(chain, sections, frame, shapes, output, seconds);
+  }
   clock_.Start(seconds != nullptr);
   Status status = Run(chain, sections, frame, shapes, output);
   if (seconds != nullptr) clock_.Report(chain, *seconds);
@@ -30,6 +32,7 @@ Status FastDecoder::Run(const Chain& chain, const SectionBytes& sections, const 
   by_rows_ = WorksByRows(chain);
   const SymbolReader* reader = nullptr;
   KVSERVE_TRY(ReadClasses(chain, sections, frame));
+  if (WorksByTiles(chain)) return DecodeTiles(chain, sections, frame, output);
   KVSERVE_TRY(OpenSymbols(chain, sections, frame, reader));
   KVSERVE_TRY(SplitSide(sections.side, planes_.size(), side_));
   KVSERVE_ASSIGN(const KvView* const out, output());
@@ -44,6 +47,22 @@ Status FastDecoder::Run(const Chain& chain, const SectionBytes& sections, const 
   if (reader != nullptr && frame.workers->threads() > 1) DividePieces(*reader, frame);
   return frame.workers->Run(items_.size(), [&](std::size_t i, Arena& scratch) {
     return DecodeItemPlanes(chain, reader, frame, items_[i], scratch);
+  });
+}
+
+Status FastDecoder::DecodeTiles(const Chain& chain, const SectionBytes& sections,
+                                const FrameContext& frame, const OutputPlanes& output) {
+  {
+    const SharedStageTimer timer(clock_, ClockSlot::kCodec, *frame.workers);
+    KVSERVE_TRY(DecodeSymbols(chain, sections, frame));
+  }
+  KVSERVE_TRY(SplitSide(sections.side, planes_.size(), side_));
+  KVSERVE_ASSIGN(const KvView* const out, output());
+  CodingOrder(*out, planes_);
+  tiles_.Begin(chain, frame, planes_, plan_, clock_);
+  KVSERVE_TRY(tiles_.Open(side_));
+  return frame.workers->Run(tiles_.count(), [&](std::size_t tile, Arena& scratch) {
+    return tiles_.Decode(tile, scratch);
   });
 }
 

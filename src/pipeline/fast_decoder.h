@@ -13,15 +13,17 @@
 #include "pipeline/piece_items.h"
 #include "pipeline/reference_executor.h"
 #include "pipeline/stage_clock.h"
+#include "pipeline/token_tiles.h"
 
 namespace kvserve {
 
 // A codec that decodes in pieces: every piece is read, dequantized, transformed back and stored
 // while it is in the cache; planes of the last pieces are shared out to several threads. Stages
 // that need whole planes wait until all pieces of a frame are read, if pieces cut planes; then, and
-// after a codec that decodes only whole frames, planes run in parallel. A chain with feedback is
-// decoded in sequence by the reference executor. Keeps its memory from frame to frame, so that
-// frames of shapes that it has seen take none from the system. One thread at a time.
+// after a codec that decodes only whole frames, planes run in parallel. Stages that work by tiles
+// of tokens take these in parallel, each through all planes (token_tiles.h); a chain with feedback
+// that does not is decoded in sequence by the reference executor. Keeps its memory from frame to
+// frame, so that frames of shapes that it has seen take none from the system. One thread at a time.
 class FastDecoder {
  public:
   // As DecodePlanes, with the same values, and errors of the same codes. `frame` has an arena,
@@ -36,6 +38,8 @@ class FastDecoder {
  private:
   Status Run(const Chain& chain, const SectionBytes& sections, const FrameContext& frame,
              const KvView& shapes, const OutputPlanes& output);
+  Status DecodeTiles(const Chain& chain, const SectionBytes& sections, const FrameContext& frame,
+                     const OutputPlanes& output);
   Status ReadClasses(const Chain& chain, const SectionBytes& sections, const FrameContext& frame);
   Status OpenSymbols(const Chain& chain, const SectionBytes& sections, const FrameContext& frame,
                      const SymbolReader*& reader);
@@ -58,6 +62,7 @@ class FastDecoder {
   std::span<PieceAhead> ahead_;  // [piece]; those that are not divided hold nothing
   std::vector<std::span<const std::byte>> side_;  // [plane]
   bool by_rows_ = false;
+  TileDecoder tiles_;
   StageClock clock_;
 };
 

@@ -1,5 +1,7 @@
 #include "pipeline/fast_encoder.h"
 
+#include <atomic>
+
 #include "base/byte_io.h"
 #include "base/try.h"
 #include "pipeline/executor_faults.h"
@@ -11,7 +13,9 @@ namespace kvserve {
 Status FastEncoder::Encode(const Chain& chain, const ConstKvView& view, const FrameContext& frame,
                            CodedSections& out, StageSeconds* seconds, EncoderMemory* memory) {
   frame.arena->Reset();
-  if (chain.needs_feedback()) return EncodePlanes(chain, view, frame, out, seconds, memory);
+  if (chain.needs_feedback() && !WorksByTiles(chain)) {
+    return EncodePlanes(chain, view, frame, out, seconds, memory);
+  }
   clock_.Start(seconds != nullptr);
   Status status = Run(chain, view, frame, out, memory);
   if (seconds != nullptr) clock_.Report(chain, *seconds);
@@ -30,16 +34,45 @@ Status FastEncoder::Run(const Chain& chain, const ConstKvView& view, const Frame
   out.symbols.clear();
   ByteWriter symbols(out.symbols);
   SymbolWriter* writer = nullptr;
-  KVSERVE_TRY(BeginSymbols(chain, frame, symbols, writer));
-  KVSERVE_TRY(frame.workers->Run(items_.size(), [&](std::size_t i, Arena& scratch) {
+  if (WorksByTiles(chain)) {
+    symbols.bytes().reserve(chain.codec().stage->MaxEncodedBytes(plan_.coded()));
+    KVSERVE_TRY(EncodeTiles(chain, view, frame));
+  } else {
+    KVSERVE_TRY(BeginSymbols(chain, frame, symbols, writer));
+    KVSERVE_TRY(EncodePlanesByItems(chain, frame, writer));
+  }
+  WriteSide(side_, out.side);
+  KVSERVE_TRY(WriteClasses(chain, frame, out));
+  return FinishSymbols(chain, frame, writer, symbols);
+}
+
+Status FastEncoder::EncodePlanesByItems(const Chain& chain, const FrameContext& frame,
+                                        SymbolWriter* writer) {
+  return frame.workers->Run(items_.size(), [&](std::size_t i, Arena& scratch) {
     if (items_[i].step == EncodeItem::Step::kPiece) {
       return CodePiece(*writer, items_[i].index, scratch);
     }
     return EncodePlaneAt(chain, frame, items_[i].index, writer, scratch);
+  });
+}
+
+// A frame that cannot be coded is given to the reference executor, which names the value.
+Status FastEncoder::EncodeTiles(const Chain& chain, const ConstKvView& view,
+                                const FrameContext& frame) {
+  tiles_.Begin(chain, frame, planes_, plan_, clock_);
+  std::atomic<bool> finite = true;
+  KVSERVE_TRY(frame.workers->Run(tiles_.count(), [&](std::size_t tile, Arena& scratch) -> Status {
+    KVSERVE_ASSIGN(const bool all, tiles_.Encode(tile, scratch));
+    if (!all) finite.store(false, std::memory_order_relaxed);
+    return {};
   }));
-  WriteSide(side_, out.side);
-  KVSERVE_TRY(WriteClasses(chain, frame, out));
-  return FinishSymbols(chain, frame, writer, symbols);
+  if (finite) {
+    tiles_.WriteSides(side_);
+    return {};
+  }
+  CodedSections unused;
+  KVSERVE_TRY(EncodePlanes(chain, view, frame, unused));
+  return MakeError(ErrorCode::kInternal, "executors do not agree on which values can be coded");
 }
 
 // What the codec needs before the first plane, and in which order the work is done.

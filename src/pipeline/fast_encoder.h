@@ -14,14 +14,17 @@
 #include "pipeline/reference_executor.h"
 #include "pipeline/side_section.h"
 #include "pipeline/stage_clock.h"
+#include "pipeline/token_tiles.h"
 
 namespace kvserve {
 
 // Planes in parallel: where the stages work by rows, tile by tile from the cache's dtype to symbols
 // (plane_tiles.h), otherwise stage by stage. A codec that encodes in pieces codes each of them once
-// the planes up to it are there, beside later planes; any other follows behind all planes. A chain
-// with feedback is coded in sequence by the reference executor. Keeps its memory from frame to
-// frame, so that frames of shapes that it has seen take none from the system. One thread at a time.
+// the planes up to it are there, beside later planes; any other follows behind all planes. Stages
+// that work by tiles of tokens take these in parallel, each through all planes (token_tiles.h); a
+// chain with feedback that does not is coded in sequence by the reference executor. Keeps its
+// memory from frame to frame, so that frames of shapes that it has seen take none from the system.
+// One thread at a time.
 class FastEncoder {
  public:
   // As EncodePlanes, with the same bytes and errors (but that of a codec which refuses to begin, as
@@ -36,6 +39,8 @@ class FastEncoder {
              CodedSections& out, EncoderMemory* memory);
   Status WeighTokens(const Chain& chain, const ConstKvView& view, const FrameContext& frame,
                      EncoderMemory* memory);
+  Status EncodePlanesByItems(const Chain& chain, const FrameContext& frame, SymbolWriter* writer);
+  Status EncodeTiles(const Chain& chain, const ConstKvView& view, const FrameContext& frame);
   Status EncodePlane(const Chain& chain, const PlaneContext& context, std::size_t p);
   Status EncodeWhole(const Chain& chain, const PlaneContext& context, std::size_t p);
   Status EncodePlaneAt(const Chain& chain, const FrameContext& frame, std::size_t p,
@@ -56,6 +61,7 @@ class FastEncoder {
   std::mutex deciding_;
   std::size_t decided_ = 0;  // pieces, under the mutex
   bool by_rows_ = false;
+  TileEncoder tiles_;
   StageClock clock_;
 };
 

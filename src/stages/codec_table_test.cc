@@ -2,11 +2,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "base/byte_io.h"
+#include "library/testing/sample_artefact.h"
 #include "pipeline/settings.h"
+#include "pipeline/testing/chunk.h"
 #include "stages/registry.h"
 
 namespace kvserve {
@@ -83,7 +86,11 @@ class EveryCodec : public ::testing::TestWithParam<StageEntry> {
   std::unique_ptr<Codec> codec_ = MakeCodec(GetParam());
   Arena arena_;
   Workers workers_;
-  FrameContext frame_{.arena = &arena_, .workers = &workers_};
+  std::shared_ptr<const CalibrationArtefact> artefact_ =
+      testing::SampleArtefact(testing::MakeGeometry(DType::kFloat16, {{1, 96, 64}, {3, 64, 64}}));
+  FrameContext frame_{.artefact = codec_->needs_artefact() ? artefact_.get() : nullptr,
+                      .arena = &arena_,
+                      .workers = &workers_};
 };
 
 TEST_P(EveryCodec, RoundTripsEveryAlphabetWithinItsBound) {

@@ -9,6 +9,7 @@
 #include "kvserve/codec.h"
 #include "pipeline/testing/chunk.h"
 #include "stages/registry.h"
+#include "stages/testing/frames.h"
 
 namespace kvserve {
 namespace {
@@ -24,10 +25,10 @@ TEST(Incompressible, RandomBytesDoNotGrow) {
     if (entry.info->kind != StageKind::kCodec) continue;
     const std::string text = "none|" + std::string(entry.info->name);
     std::vector<std::byte> frame;
-    ASSERT_TRUE(EncodeFrame(chunk.view(), ParseProfile(text).value(), {}, frame)) << text;
+    ASSERT_TRUE(testing::EncodeSample(chunk.view(), ParseProfile(text).value(), frame)) << text;
     EXPECT_LE(frame.size(), kBytes + kHeaderBytes) << text;
     KvBuffer out;
-    ASSERT_TRUE(DecodeFrame(frame, {}, out)) << text;
+    ASSERT_TRUE(testing::DecodeSample(frame, out)) << text;
     EXPECT_EQ(testing::Difference(chunk.view(), std::as_const(out).view()), "") << text;
   }
 }
@@ -43,7 +44,7 @@ TEST(Incompressible, AFewTokensDoNotGrow) {
         if (entry.info->kind != StageKind::kCodec) continue;
         const std::string text = "none|" + std::string(entry.info->name);
         std::vector<std::byte> frame;
-        ASSERT_TRUE(EncodeFrame(chunk.view(), ParseProfile(text).value(), {}, frame)) << text;
+        ASSERT_TRUE(testing::EncodeSample(chunk.view(), ParseProfile(text).value(), frame)) << text;
         EXPECT_LE(frame.size(), RawBytes(chunk.view()) + kHeaderBytes) << text << " " << tokens;
       }
     }

@@ -146,7 +146,8 @@ TEST_P(EveryStage, KeepsItsPropertiesOverShapes) {
   Sequence sequence(GetParam() + 1);
   for (const std::string& chain : Chains()) {
     const Profile profile = ParseProfile(chain).value();
-    const Sample sample = DrawSample(sequence, chain.find("klt") != std::string::npos);
+    const Sample sample = DrawSample(sequence, chain.find("klt") != std::string::npos ||
+                                                   chain.find("whiten") != std::string::npos);
     SCOPED_TRACE(Where(chain, sample));
     CheckProperties(
         profile,

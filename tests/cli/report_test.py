@@ -39,6 +39,13 @@ class ReportTest(cli_case.CliCase):
         for other in ("http", "<script", "src="):
             self.assertNotIn(other, page)
 
+    def test_plots(self):
+        (self.folder / "plots").mkdir()
+        self.succeed("report", "a.json", "--plots", "plots")
+        self.assertEqual(sorted(file.name for file in (self.folder / "plots").iterdir()),
+                         ["smollm2-kl.svg", "smollm2-retrieval.svg"])
+        self.refuse(2, "report", "a.json", "--plots", "nowhere", says="nowhere")
+
     def test_profiles_in_pairs(self):
         self.write("p.json", model="m", total=profile("a", 4.0, 0.02), profiles=[
             profile("a", 4.0, 0.02, kl_by_prompt=[0.01, 0.03]),

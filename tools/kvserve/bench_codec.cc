@@ -135,7 +135,7 @@ Status RunBenchCodec(const Arguments& arguments, const Invocation& invocation) {
   KVSERVE_TRY(CheckIsas(options.isas));
   KVSERVE_ASSIGN(options.calibration, LoadArtefact(arguments.calibration));
   for (const CodecCase& work : cases) {
-    KVSERVE_TRY(FrameEncoder::Create(work.profile, {1, options.calibration}));
+    KVSERVE_TRY(FrameEncoder::Create(work.profile, {.calibration = options.calibration}));
   }
   CodecRows rows;
   KVSERVE_TRY(MeasureAll(arguments, cases, options, rows));

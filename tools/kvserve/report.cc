@@ -20,9 +20,16 @@ constexpr std::uint64_t kMaxDocumentBytes = std::uint64_t{64} << 20;
 struct Arguments {
   std::vector<std::string> documents;
   std::string output;
+  std::string plots;  // folder
   std::vector<std::string> against;
   bool markdown = false;
 };
+
+Status WriteText(const std::string& path, const std::string& text) {
+  KVSERVE_ASSIGN(OutputFile file, OutputFile::Create(path));
+  KVSERVE_TRY(file.Append(std::as_bytes(std::span(text))));
+  return file.Commit();
+}
 
 Status CheckAgainst(const std::vector<EvaluationDocument>& documents,
                     const std::vector<std::string>& against) {
@@ -39,9 +46,10 @@ Status CheckAgainst(const std::vector<EvaluationDocument>& documents,
 }
 
 Status RunReport(const Arguments& arguments, const Invocation& invocation) {
-  if (arguments.output.empty() && !arguments.markdown) {
+  if (arguments.output.empty() && arguments.plots.empty() && !arguments.markdown) {
     return MakeError(ErrorCode::kInvalidArgument,
-                     "nothing to write: -o names the page, --markdown prints tables");
+                     "nothing to write: -o names the page, --plots a folder, --markdown prints "
+                     "tables");
   }
   if (arguments.markdown && invocation.json) {
     return MakeError(ErrorCode::kInvalidArgument, "--markdown or --json: both go to stdout");
@@ -60,10 +68,12 @@ Status RunReport(const Arguments& arguments, const Invocation& invocation) {
   std::size_t profiles = 0;
   for (const EvaluationDocument& document : documents) profiles += document.profiles.size();
   if (!arguments.output.empty()) {
-    const std::string page = RateQualityPage(documents, arguments.against);
-    KVSERVE_ASSIGN(OutputFile file, OutputFile::Create(arguments.output));
-    KVSERVE_TRY(file.Append(std::as_bytes(std::span(page))));
-    KVSERVE_TRY(file.Commit());
+    KVSERVE_TRY(WriteText(arguments.output, RateQualityPage(documents, arguments.against)));
+  }
+  if (!arguments.plots.empty()) {
+    for (const PlotFile& plot : RateQualityPlots(documents)) {
+      KVSERVE_TRY(WriteText(arguments.plots + "/" + plot.name, plot.svg));
+    }
   }
   if (invocation.json) {
     PrintJson(invocation, {{"documents", arguments.documents.size()},
@@ -84,6 +94,8 @@ void AddReport(CLI::App& app, Invocation& invocation) {
       *app.add_subcommand("report", "Show results of evaluate as a page with plots");
   command.add_option("documents", arguments->documents, "Outputs of evaluate --json")->required();
   command.add_option("-o,--output", arguments->output, "Page to write (.html)");
+  command.add_option("--plots", arguments->plots, "Folder to write each plot to (.svg)")
+      ->check(CLI::ExistingDirectory);
   command
       .add_option("--against", arguments->against,
                   "Profile to compare all others with, prompt by prompt; may be repeated")

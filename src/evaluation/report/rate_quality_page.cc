@@ -1,6 +1,7 @@
 #include "evaluation/report/rate_quality_page.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "evaluation/report/rate_quality_tables.h"
 #include "evaluation/report/scatter_plot.h"
@@ -8,8 +9,8 @@
 namespace kvserve {
 namespace {
 
-constexpr const char* kStyle = R"(
-body { font: 15px/1.5 system-ui, sans-serif; color: #222; margin: 2em auto; max-width: 75em; padding: 0 1em; }
+// Of plots, in the page and alone.
+constexpr const char* kPlotStyle = R"(
 svg { width: 100%; max-width: 760px; height: auto; font: 12px system-ui, sans-serif; }
 svg .title { font-weight: 600; font-size: 14px; }
 svg .grid { stroke: #e4e4e4; }
@@ -18,6 +19,14 @@ svg .member { fill: #0b62a8; }
 svg .other { fill: #fff; stroke: #777; }
 svg .front { fill: none; stroke: #0b62a8; stroke-opacity: .4; }
 svg .label { font-size: 11px; fill: #0b62a8; }
+@media (prefers-color-scheme: dark) {
+  svg text { fill: #ccc; } svg .grid { stroke: #333; } svg .other { fill: #16181b; }
+  svg .label { fill: #6bb3ee; } svg .member { fill: #6bb3ee; } svg .front { stroke: #6bb3ee; }
+}
+)";
+
+constexpr const char* kStyle = R"(
+body { font: 15px/1.5 system-ui, sans-serif; color: #222; margin: 2em auto; max-width: 75em; padding: 0 1em; }
 .plots { display: flex; flex-wrap: wrap; gap: 1em; }
 .plots > * { flex: 1 1 34em; }
 .scroll { overflow-x: auto; }
@@ -28,9 +37,7 @@ th:first-child, td:first-child { text-align: left; font-family: ui-monospace, mo
 tr.member td:first-child { font-weight: 700; color: #0b62a8; }
 @media (prefers-color-scheme: dark) {
   body { background: #16181b; color: #ddd; }
-  svg text { fill: #ccc; } svg .grid { stroke: #333; } svg .other { fill: #16181b; }
-  svg .label, tr.member td:first-child { fill: #6bb3ee; color: #6bb3ee; }
-  svg .member { fill: #6bb3ee; } svg .front { stroke: #6bb3ee; }
+  tr.member td:first-child { color: #6bb3ee; }
   th, td { border-color: #333; }
 }
 )";
@@ -39,12 +46,22 @@ std::string NameOf(const EvaluationDocument& document) {
   return document.model.empty() ? document.name : document.model;
 }
 
+// The decade below the lowest KL that is not 0.
+double KlFloor(const EvaluationDocument& document) {
+  double lowest = 1.0;
+  for (const ReportedProfile& profile : document.profiles) {
+    if (profile.kl > 0.0) lowest = std::min(lowest, profile.kl);
+  }
+  return std::pow(10.0, std::floor(std::log10(std::max(lowest, 1e-9))));
+}
+
 ScatterPlot KlPlot(const EvaluationDocument& document) {
   ScatterPlot plot;
   plot.title = "KL against compression ratio";
   plot.x_label = "compression ratio (raw bytes / wire bytes)";
   plot.y_label = "KL, nats per token";
   plot.log_x = plot.log_y = true;
+  plot.y_floor = KlFloor(document);
   const std::vector<bool> members = ParetoMembers(document.profiles);
   for (std::size_t i = 0; i < document.profiles.size(); ++i) {
     const ReportedProfile& profile = document.profiles[i];
@@ -104,6 +121,30 @@ std::string Section(const EvaluationDocument& document, std::span<const std::str
   return html;
 }
 
+// In a file of its own.
+std::string Alone(const ScatterPlot& plot) {
+  std::string svg = ScatterSvg(plot);
+  svg.insert(svg.find('>') + 1, "<style>" + std::string(kPlotStyle) + "</style>\n");
+  svg.insert(svg.find(' '), " xmlns=\"http://www.w3.org/2000/svg\"");
+  return svg;
+}
+
+// Small letters and digits, all else as single hyphens.
+std::string FileName(const std::string& text) {
+  std::string name;
+  for (const char c : text) {
+    const bool capital = c >= 'A' && c <= 'Z';
+    const bool kept = capital || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
+    if (kept) {
+      name += capital ? static_cast<char>(c - 'A' + 'a') : c;
+    } else if (!name.empty() && name.back() != '-') {
+      name += '-';
+    }
+  }
+  while (!name.empty() && name.back() == '-') name.pop_back();
+  return name.empty() ? "model" : name;
+}
+
 // A pipe would end the cell, a backquote the code.
 std::string MarkdownCell(const std::string& text) {
   std::string cell;
@@ -150,13 +191,25 @@ std::string RateQualityPage(std::span<const EvaluationDocument> documents,
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
       "<title>Rate and quality</title>\n<style>" +
-      std::string(kStyle) +
+      std::string(kPlotStyle) + kStyle +
       "</style>\n</head>\n<body>\n<h1>Rate and quality of KV compression</h1>\n"
       "<p>Filled points and bold names are Pareto members: no other profile of the model has both "
       "a higher ratio and a lower KL. Point at a point for its figures. Bars and figures in "
-      "brackets are 95 % intervals over prompts; a KL below 0.00001 is drawn there.</p>\n";
+      "brackets are 95 % intervals over prompts; what lies below a plot, as a KL of 0, is drawn at "
+      "its lower edge.</p>\n";
   for (const EvaluationDocument& document : documents) html += Section(document, against);
   return html + "</body>\n</html>\n";
+}
+
+std::vector<PlotFile> RateQualityPlots(std::span<const EvaluationDocument> documents) {
+  std::vector<PlotFile> files;
+  for (const EvaluationDocument& document : documents) {
+    const std::string model = FileName(NameOf(document));
+    files.push_back({model + "-kl.svg", Alone(KlPlot(document))});
+    const ScatterPlot retrieval = RetrievalPlot(document);
+    if (!retrieval.points.empty()) files.push_back({model + "-retrieval.svg", Alone(retrieval)});
+  }
+  return files;
 }
 
 std::string RateQualityMarkdown(std::span<const EvaluationDocument> documents,

@@ -3,6 +3,7 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
 #include "evaluation/report/evaluation_document.h"
 
@@ -14,6 +15,14 @@ namespace kvserve {
 // text is escaped.
 [[nodiscard]] std::string RateQualityPage(std::span<const EvaluationDocument> documents,
                                           std::span<const std::string> against = {});
+
+struct PlotFile {
+  std::string name;  // of the model and what is shown, as "smollm2-135m-kl.svg"
+  std::string svg;
+};
+
+// The plots of the page, each in a file of its own.
+[[nodiscard]] std::vector<PlotFile> RateQualityPlots(std::span<const EvaluationDocument> documents);
 
 // The same tables in Markdown; Pareto members are bold.
 [[nodiscard]] std::string RateQualityMarkdown(std::span<const EvaluationDocument> documents,

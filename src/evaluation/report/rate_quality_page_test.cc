@@ -14,6 +14,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 constexpr const char* kSeveral = R"({"model":"tiny <b>","machine":{"cpu":"Some & CPU"},
   "total":{"profile":"a|b"},
@@ -77,6 +78,18 @@ TEST(RateQualityPage, ProfilesAreComparedPromptByPrompt) {
   const std::string against[] = {"a"};
   EXPECT_THAT(RateQualityPage(documents, against), HasSubstr("against a"));
   EXPECT_THAT(RateQualityMarkdown(documents, against), HasSubstr("| **`better`** | 0.800x |"));
+}
+
+TEST(RateQualityPage, PlotsStandAlone) {
+  const EvaluationDocument documents[] = {Parse(kSeveral)};
+  const auto plots = RateQualityPlots(documents);
+  ASSERT_EQ(plots.size(), 2U);
+  EXPECT_EQ(plots[0].name, "tiny-b-kl.svg");
+  EXPECT_EQ(plots[1].name, "tiny-b-retrieval.svg");
+  for (const PlotFile& plot : plots) {
+    EXPECT_THAT(plot.svg, StartsWith("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox="));
+    EXPECT_THAT(plot.svg, HasSubstr("<style>"));
+  }
 }
 
 TEST(RateQualityPage, ParetoMembersAreNotBeaten) {

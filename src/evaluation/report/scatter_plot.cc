@@ -104,6 +104,36 @@ std::string Label(const std::string& name) {
   return name.substr(0, end) + "\u2026";
 }
 
+// Labels that do not lie on each other, where there is room for that.
+class Labels {
+ public:
+  // Baseline for `text` beside a point.
+  double Place(double x, double y, const std::string& text) {
+    for (const double offset : {-7.0, 14.0, -19.0, 26.0, -31.0, 38.0, -43.0, 50.0}) {
+      const Box box{x, x + kLetter * static_cast<double>(text.size()), y + offset};
+      if (box.baseline < kTop || std::ranges::any_of(boxes_, [&](const Box& other) {
+            return box.left < other.right && other.left < box.right &&
+                   std::fabs(box.baseline - other.baseline) < kLine;
+          })) {
+        continue;
+      }
+      boxes_.push_back(box);
+      return box.baseline;
+    }
+    return y - 7.0;
+  }
+
+ private:
+  static constexpr double kLetter = 6.2;  // width of one, about
+  static constexpr double kLine = 12;
+  struct Box {
+    double left;
+    double right;
+    double baseline;
+  };
+  std::vector<Box> boxes_;
+};
+
 std::string Points(const std::vector<ScatterPoint>& points, const Axis& x, const Axis& y) {
   std::string svg;
   std::string path;
@@ -112,7 +142,7 @@ std::string Points(const std::vector<ScatterPoint>& points, const Axis& x, const
     path += (path.empty() ? "" : " ") + Place(x.At(point.x)) + "," + Place(y.At(point.y));
   }
   svg += "<polyline class=\"front\" points=\"" + path + "\"/>\n";
-  double last_label = -1e9;
+  Labels labels;
   for (const ScatterPoint& point : points) {
     const double px = x.At(point.x);
     const double py = y.At(point.y);
@@ -123,10 +153,8 @@ std::string Points(const std::vector<ScatterPoint>& points, const Axis& x, const
            Place(px) + "\" cy=\"" + Place(py) + "\" r=\"4\"><title>" + EscapeMarkup(title) +
            "</title></circle>\n";
     if (!point.marked) continue;
-    // Labels of neighbours go up and down in turn.
-    const bool crowded = px - last_label < 60;
-    svg += TextAt(px + 7, crowded ? py + 14 : py - 7, Label(point.label), "class=\"label\"");
-    last_label = crowded ? -1e9 : px;
+    const std::string label = Label(point.label);
+    svg += TextAt(px + 7, labels.Place(px + 7, py, label), label, "class=\"label\"");
   }
   return svg;
 }

@@ -15,7 +15,7 @@ class Laps {
  public:
   static Result<Laps> Create(std::span<const ConstKvView> chunks, const Profile& profile,
                              const SpeedOptions& options) {
-    const CodecOptions codec{options.threads, options.calibration};
+    const CodecOptions codec{.threads = options.threads, .calibration = options.calibration};
     KVSERVE_ASSIGN(FrameEncoder encoder, FrameEncoder::Create(profile, codec));
     KVSERVE_ASSIGN(FrameDecoder decoder, FrameDecoder::Create(codec));
     return Laps(chunks, std::move(encoder), std::move(decoder), options.prompt_tokens);
