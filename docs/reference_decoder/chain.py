@@ -10,6 +10,7 @@ from affine import Affine
 from byte_reader import ByteReader, Unsupported, require
 from calibration import Artefact
 from codebooks import Fp4Quantizer, LloydMaxQuantizer
+from contexts import decode_contexts
 from delta import Delta
 from float8 import FORMS, round_to
 from frame import CLASSES, ELEMENT_BYTES, NO_FINGERPRINT, SIDE, SYMBOLS, Frame, Stage
@@ -110,6 +111,8 @@ STAGES = {
                  needs_artefact=lambda parameters: parameters[1] == 1),
     0x0404: Kind("zstd", CODEC, decode_zstd, {1: Parameter(1, 19)}),
     0x0405: Kind("lz4", CODEC, decode_lz4, {1: Parameter(1, 1024)}),
+    0x0406: Kind("contexts", CODEC, decode_contexts, {1: Parameter(0, 64), 2: BOOLEAN, 3: BOOLEAN},
+                 needs_artefact=lambda parameters: True),
 }
 
 
@@ -142,7 +145,9 @@ def decode_planes(frame: Frame, artefacts: Iterable[Artefact] = ()) -> list[
     if hasattr(quantizer, "read_classes"):
         quantizer.read_classes(seen, classes)
     classes.end("the classes")
-    runs = [quantizer.runs(plane) if hasattr(quantizer, "runs") else [quantizer.symbols(plane)]
+    runs = [[extent._replace(layer=plane.layer, is_v=plane.is_v)
+             for extent in (quantizer.runs(plane) if hasattr(quantizer, "runs")
+                            else [quantizer.symbols(plane)])]
             for plane in seen]
     symbols = _read_symbols(frame, kinds[-1].make, settings[-1], sum(runs, []))
     sides = _split_side(frame.sections[SIDE], planes)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from byte_reader import ByteReader, require
+from calibration import CodeTables, ContextPlane
 from planes import Extent, Settings
 from rans import Stream
 from symbol_codecs import unpack
@@ -15,14 +16,6 @@ LAST_TABLE, NOMINAL_TABLE, CENTRE, ESCAPE = 59, 24, 127, 255
 NOMINAL_CLASS, CLASSES = 6, 13
 PACKED, NO_SHIFT, MOST_SHIFT = 255, 64, 60
 PIECE = 2**20
-
-
-class Contexts(NamedTuple):
-    """Of one plane at one operating point."""
-
-    column: np.ndarray  # [column]
-    klass: np.ndarray  # [class]
-    energy: np.ndarray  # four weights
 
 
 class Row(NamedTuple):
@@ -44,8 +37,9 @@ def decode_contexts(section: ByteReader, extents: list[Extent],
 class _Frame:
     def __init__(self, extents: list[Extent], settings: Settings):
         self._extents = extents
-        self._tables = settings.artefact.code_tables
-        require(self._tables is not None, "an artefact without code tables")
+        assert settings.artefact is not None
+        require(settings.artefact.code_tables is not None, "an artefact without code tables")
+        self._tables: CodeTables = settings.artefact.code_tables
         self._by_energy = settings.parameters[2] == 1
         self.symbols = [np.zeros(extent.size, np.uint8) for extent in extents]
         self.active = [index for index, extent in enumerate(extents)
@@ -55,7 +49,7 @@ class _Frame:
     def read(self, section: ByteReader) -> None:
         point = section.number("B")
         require(point < len(self._tables.points), "an operating point that the artefact lacks")
-        self._find_contexts(self._tables.points[point])
+        self._find_contexts(self._tables.points[point][1])
         self._modes = {plane: section.number("B") for plane in self.active}
         for mode in self._modes.values():
             require(mode == PACKED or abs(mode - NO_SHIFT) <= MOST_SHIFT, "unknown contexts mode")
@@ -69,8 +63,8 @@ class _Frame:
             self._read_piece(piece, range(begin, min(begin + step, tokens)), tokens)
             piece.end("a piece")
 
-    def _find_contexts(self, point: dict[tuple[int, bool], Contexts]) -> None:
-        self._contexts: dict[int, Contexts] = {}
+    def _find_contexts(self, point: dict[tuple[int, bool], ContextPlane]) -> None:
+        self._contexts: dict[int, ContextPlane] = {}
         self._places: dict[tuple[int, bool], int] = {}
         seen = set()
         for index in self.active:
@@ -160,7 +154,7 @@ class _Frame:
 class _Symbols:
     """Codes of one stream, escapes replaced."""
 
-    def __init__(self, stream: Stream, tables, escaped: list[int]):
+    def __init__(self, stream: Stream, tables: CodeTables, escaped: list[int]):
         self._stream = stream
         self._starts = [np.concatenate([[0], np.cumsum(table)]).astype(int)
                         for table in tables.frequencies]

@@ -86,8 +86,11 @@ class MixedQuantizer:
         return runs
 
     def runs(self, plane: Plane) -> list[Extent]:
-        return [Extent(len(rows), len(heads) * plane.dim, levels)
-                for rows, heads, levels in self._runs(plane)]
+        runs = self._runs(plane)
+        if len(runs) == 1 and len(runs[0][0]) == self._rows(plane):
+            classes = self._classes_of(plane)
+            return [Extent(len(classes), plane.heads * plane.dim, runs[0][2], classes)]
+        return [Extent(len(rows), len(heads) * plane.dim, levels) for rows, heads, levels in runs]
 
     def values(self, plane: Plane, symbols: list[np.ndarray], side: ByteReader) -> np.ndarray:
         values = np.zeros((plane.tokens, plane.heads, plane.dim), np.float32)

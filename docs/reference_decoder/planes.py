@@ -1,6 +1,7 @@
 """What stages of a chain are told: where a plane belongs, its symbols' shape, their settings."""
 
 import dataclasses
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from calibration import Artefact
@@ -22,11 +23,14 @@ class Plane:
 
 
 class Extent(NamedTuple):
-    """Symbols of a plane."""
+    """Symbols of a plane, or of one run of it."""
 
     rows: int
     columns: int
     alphabet: int
+    token_classes: Sequence[int] = ()  # [row]; none: all nominal, or a run of several
+    layer: int = -1
+    is_v: bool = False
 
     @property
     def size(self) -> int:

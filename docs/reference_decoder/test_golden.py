@@ -137,10 +137,15 @@ class DamagedFrames(unittest.TestCase):
                 decode(sealed(good[:at] + bytes([good[at] ^ 0x40]) + good[at + 1:]))
 
     def test_sections_are_checked_behind_right_checksums(self):
+        artefacts = artefacts_of(GOLDEN.parent / "artefacts")
         for what, name, kind, at, value in (
                 ("rans mode", "hadamard-rans-long-bf16", SYMBOLS, 0, 19),
                 ("rans table that was not sent", "hadamard-rans-long-bf16", SYMBOLS, 0, 3),
                 ("rans state at the end", "hadamard-rans-long-bf16", SYMBOLS, -1, 0x5A),
+                ("contexts point", "contexts-roped-f16", SYMBOLS, 0, 2),
+                ("contexts mode", "contexts-roped-f16", SYMBOLS, 1, 3),
+                ("contexts shift", "contexts-roped-f16", SYMBOLS, 2, 120),
+                ("contexts word", "contexts-roped-f16", SYMBOLS, -1, 0x5A),
                 ("digits of a block", "uniform-bitpack-latent-f32", SYMBOLS, -1, 255),
                 ("lz4 form", "lz4-latent-f16", SYMBOLS, 0, 2),
                 ("length of an lz4 piece", "lz4-uniform-plain-f16", SYMBOLS, 1, 0),
@@ -150,7 +155,7 @@ class DamagedFrames(unittest.TestCase):
                 ("lossless form", "lossless-token-bf16", SIDE, 2, 2),
                 ("raw form", "uniform-none-token-f16", SIDE, 2, 2)):
             with self.subTest(what), self.assertRaises(Corrupt):
-                decode(with_byte((GOLDEN / f"{name}.kvs").read_bytes(), kind, at, value))
+                decode(with_byte((GOLDEN / f"{name}.kvs").read_bytes(), kind, at, value), artefacts)
 
     def test_an_artefact_that_no_stage_needs_is_refused(self):
         good = (GOLDEN / "none-token-f32.kvs").read_bytes()

@@ -21,11 +21,14 @@ void ListRuns(bool in_runs, FramePlan& plan) {
     listed.columns = run.columns;
     listed.alphabet = run.alphabet;
     listed.symbols = {};
+    listed.token_classes.clear();
   };
   for (const SymbolPlane& plane : plan.symbols) {
     if (!in_runs) break;
     for (const SymbolRun& run : plane.runs) add(plane, run);
-    if (plane.runs.empty()) add(plane, {plane.tokens, plane.columns, plane.alphabet});
+    if (!plane.runs.empty()) continue;
+    add(plane, {plane.tokens, plane.columns, plane.alphabet});
+    plan.runs[count - 1].token_classes = plane.token_classes;
   }
   plan.runs.resize(count);
 }

@@ -9,6 +9,7 @@
 #include "kernels/convert/convert.h"
 #include "library/calibration_file.h"
 #include "library/testing/sample_sections.h"
+#include "library/testing/sample_transform.h"
 
 namespace kvserve::testing {
 namespace {
@@ -124,7 +125,8 @@ std::array<std::uint16_t, 256> Frequencies(std::uint32_t alphabet, std::uint32_t
 
 constexpr std::uint32_t kMostColumns = 32;
 
-// KLT and queries of every plane and layer, which the artefacts of larger shapes lack.
+// KLT and queries of every plane and layer, and what the transform chain needs; the artefacts of
+// larger shapes lack them.
 void AddModelSections(const KvGeometry& geometry, CalibrationArtefact::Contents& contents) {
   for (const LayerGeometry& layer : geometry.layers) {
     for (const std::uint32_t dim : {layer.k_dim, layer.v_dim}) {
@@ -134,6 +136,7 @@ void AddModelSections(const KvGeometry& geometry, CalibrationArtefact::Contents&
     }
     contents.query_statistics.push_back(SampleQueries(2 * layer.kv_heads, layer.k_dim));
   }
+  AddTransformSample(kMostColumns, contents);
 }
 
 }  // namespace
