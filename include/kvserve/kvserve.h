@@ -140,6 +140,9 @@ typedef struct kvserve_codec_options {
   size_t struct_size;
   const kvserve_calibration* calibration; /* for profiles that need one */
   uint32_t threads;                       /* 1..256, the caller's included; 0: 1. Change no byte */
+  /* Encoders of profiles that need calibration: what encodes frames whose KV is unlike that of the
+     calibration's texts, a profile that needs none itself; NULL: nothing does */
+  const kvserve_profile* fallback;
 } kvserve_codec_options;
 
 /* What an encoder remembers of one request from frame to frame, for profiles with a selector that
@@ -181,6 +184,10 @@ KVSERVE_API kvserve_status kvserve_encoder_encode(kvserve_encoder* encoder,
                                                   const kvserve_view* view,
                                                   const kvserve_encode_options* options,
                                                   kvserve_buffer* out);
+
+/* Why the last frame was encoded by the fallback, "" if it was not; until the next frame. Means
+   nothing after an error. */
+KVSERVE_API const char* kvserve_encoder_fallback_reason(const kvserve_encoder* encoder);
 
 /* For the frames of one request, which come in the order of their tokens. It serves every encoder of
    the same profile (KVSERVE_INVALID_ARGUMENT from others), one thread at a time. */

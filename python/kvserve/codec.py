@@ -99,14 +99,22 @@ class Encoder:
     """
 
     def __init__(self, profile: Union[str, Profile], *, threads: int = 1,
-                 calibration: Calibration | None = None) -> None:
+                 calibration: Calibration | None = None,
+                 fallback: Union[str, Profile, None] = None) -> None:
         """profile: short form. threads: 1..256, the caller's included; they change no byte.
-        calibration: for profiles that need one."""
-        self._native = _native.Encoder(_profile(profile), threads, calibration)
+        calibration: for profiles that need one. fallback: a profile that needs none, for frames
+        whose KV is unlike that of the calibration's texts."""
+        self._native = _native.Encoder(_profile(profile), threads, calibration,
+                                       None if fallback is None else _profile(fallback))
 
     @property
     def profile(self) -> Profile:
         return self._native.profile
+
+    @property
+    def fallback_reason(self) -> str:
+        """Why the last frame was encoded by the fallback; empty if it was not."""
+        return self._native.fallback_reason
 
     @property
     def stage_seconds(self) -> dict[str, float]:

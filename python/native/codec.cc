@@ -45,9 +45,11 @@ class Request {
 
 class Encoder {
  public:
-  Encoder(Profile profile, std::uint32_t threads, const CalibrationHandle* calibration)
+  Encoder(Profile profile, std::uint32_t threads, const CalibrationHandle* calibration,
+          const std::optional<Profile>& fallback)
       : profile_(std::move(profile)),
-        encoder_(Take(FrameEncoder::Create(profile_, {threads, ArtefactOf(calibration)}))) {}
+        encoder_(Take(FrameEncoder::Create(
+            profile_, {threads, ArtefactOf(calibration), fallback.value_or(Profile{})}))) {}
 
   Frame Encode(const ConstKvView& view, EncodeOptions options, Request* request) {
     const nb::gil_scoped_release released;
@@ -64,6 +66,13 @@ class Encoder {
     }
     frame.raw_bytes = RawBytes(view);
     return frame;
+  }
+
+  // Of the last frame.
+  std::string fallback_reason() {
+    const nb::gil_scoped_release released;
+    const std::lock_guard lock(mutex_);
+    return encoder_.drift().reason;
   }
 
   [[nodiscard]] std::unique_ptr<Request> NewRequest() const {
@@ -87,7 +96,8 @@ class Encoder {
 class Decoder {
  public:
   Decoder(std::uint32_t threads, const CalibrationHandle* calibration)
-      : decoder_(Take(FrameDecoder::Create({threads, ArtefactOf(calibration)}))) {}
+      : decoder_(Take(
+            FrameDecoder::Create({.threads = threads, .calibration = ArtefactOf(calibration)}))) {}
 
   std::size_t Decode(const Bytes& frame, const DecodeOptions& options, KvBuffer& out) {
     const nb::gil_scoped_release released;
@@ -172,11 +182,13 @@ void BindEncoder(nb::module_& module) {
   nb::class_<Request>(module, "Request",
                       "What an encoder remembers of one request from frame to frame.");
   nb::class_<Encoder> encoder(module, "Encoder");
-  encoder.def(nb::init<Profile, std::uint32_t, const CalibrationHandle*>(), nb::arg("profile"),
-              nb::arg("threads") = 1, nb::arg("calibration") = nb::none());
+  encoder.def(nb::init<Profile, std::uint32_t, const CalibrationHandle*, std::optional<Profile>>(),
+              nb::arg("profile"), nb::arg("threads") = 1, nb::arg("calibration") = nb::none(),
+              nb::arg("fallback") = nb::none());
   DefineEncode<BorrowedKv>(encoder, [](const BorrowedKv& kv) { return ReadOnly(kv.view); });
   DefineEncode<Chunk>(encoder, [](const Chunk& kv) { return kv.buffer.view(); });
   encoder.def("new_request", &Encoder::NewRequest)
+      .def_prop_ro("fallback_reason", &Encoder::fallback_reason)
       .def_prop_ro("profile", &Encoder::profile)
       .def_prop_ro("stage_seconds", &Encoder::seconds,
                    "seconds spent per stage so far, summed over threads");

@@ -54,6 +54,7 @@ class RoundTrip(unittest.TestCase):
         request = encoder.new_request()
         self.assertIsInstance(request, kvserve.Request)
         alone = encoder.encode(tensors, dtype="float32")
+        self.assertEqual(encoder.fallback_reason, "")
         self.assertEqual(bytes(encoder.encode(tensors, dtype="float32", request=request)),
                          bytes(alone))
         with self.assertRaises(kvserve.InvalidArgumentError):

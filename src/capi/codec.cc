@@ -15,6 +15,7 @@ Result<CodecOptions> ToOptions(const kvserve_codec_options* options) {
   CodecOptions result;
   if (given->threads != 0) result.threads = given->threads;
   if (given->calibration != nullptr) result.calibration = given->calibration->artefact;
+  if (given->fallback != nullptr) result.fallback = given->fallback->profile;
   return result;
 }
 
@@ -115,6 +116,10 @@ kvserve_status kvserve_encoder_encode(kvserve_encoder* encoder, const kvserve_vi
     if (!encode) return tl::unexpected(encode.error());
     return encoder->encoder.Encode(ReadOnly(*planes), *encode, out->bytes);
   });
+}
+
+const char* kvserve_encoder_fallback_reason(const kvserve_encoder* encoder) {
+  return encoder == nullptr ? "" : encoder->encoder.drift().reason.c_str();
 }
 
 kvserve_status kvserve_request_create(const kvserve_encoder* encoder, kvserve_request** out) {

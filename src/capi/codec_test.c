@@ -242,6 +242,8 @@ static void TestRequests(void) {
   memset(&encode, 0, sizeof encode);
   encode.struct_size = sizeof encode;
   encode.request = request;
+  CHECK(strcmp(kvserve_encoder_fallback_reason(encoder), "") == 0);
+  CHECK(strcmp(kvserve_encoder_fallback_reason(NULL), "") == 0);
   CHECK_OK(kvserve_encoder_encode(encoder, &view, &encode, frame));
   CHECK(kvserve_encoder_encode(other, &view, &encode, frame) == KVSERVE_INVALID_ARGUMENT);
   encode.struct_size = offsetof(kvserve_encode_options, request); /* an older caller */

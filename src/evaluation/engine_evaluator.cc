@@ -164,6 +164,10 @@ Status EngineEvaluator::Transfer(const EvaluationPrompt& prompt, const PreparedP
     }
     score.raw_bytes += RawBytes(frame);
     score.wire_bytes += wire.size();
+    ++score.frames;
+    if (coder.encoder.drift().fell_back) {
+      if (score.drift_fallbacks++ == 0) score.drift_reason = coder.encoder.drift().reason;
+    }
     if (coder.decoder.partly_dropped()) {
       return MakeError(ErrorCode::kUnsupported,
                        "it drops tokens from some layers, keys or values only, and the engine's "

@@ -48,6 +48,9 @@ struct ScoreTotals {
   double nll_delta = 0.0;  // nats per token of the reference answers
   std::uint64_t wire_bytes = 0;
   std::uint64_t raw_bytes = 0;
+  std::size_t frames = 0;
+  std::size_t drift_fallbacks = 0;  // of them that the fallback profile encoded
+  std::string drift_reason;         // of the first of those
   double compression_ratio = 0.0;
   // exp(-kl_ci95.high), at most 1: a lower bound of the likelihood per token of the reference's own
   // words. KL rather than the texts' likelihood, because its noise is far smaller.

@@ -32,6 +32,9 @@ struct PromptScore {
   std::optional<PromptGeneration> generation;
   std::uint64_t raw_bytes = 0;
   std::uint64_t wire_bytes = 0;
+  std::size_t frames = 0;
+  std::size_t drift_fallbacks = 0;  // of them that the fallback profile encoded
+  std::string drift_reason;         // of the first of those
   double encode_s = 0.0;
   double decode_s = 0.0;
   double seconds = 0.0;

@@ -104,6 +104,9 @@ ScoreTotals TotalsOf(const PromptGroup& prompts) {
   for (const PromptScore* prompt : prompts) {
     totals.raw_bytes += prompt->raw_bytes;
     totals.wire_bytes += prompt->wire_bytes;
+    totals.frames += prompt->frames;
+    totals.drift_fallbacks += prompt->drift_fallbacks;
+    if (totals.drift_reason.empty()) totals.drift_reason = prompt->drift_reason;
   }
   const std::vector<double> kls = KlByPrompt(prompts);
   totals.kl = Mean(kls);

@@ -1,6 +1,7 @@
 #include "runtime/prefill_node.h"
 
 #include "base/try.h"
+#include "kvserve/codec.h"
 #include "runtime/prefill_session.h"
 #include "stages/frame_artefact.h"
 #include "transfer/node_hello.h"
@@ -34,6 +35,7 @@ Result<std::unique_ptr<PrefillNode>> PrefillNode::Start(EngineWorker& worker,
   if (options.calibration) {
     KVSERVE_TRY(CheckArtefactServes(model.geometry, model.fingerprint, *options.calibration));
   }
+  if (!options.fallback.stages.empty()) KVSERVE_TRY(FrameEncoder::Create(options.fallback));
   std::unique_ptr<PrefillNode> node(new PrefillNode(worker, options));
   KVSERVE_ASSIGN(node->hello_, MakeHello(model.fingerprint, model.geometry, NodeRole::kPrefill));
   ConnectionServer::Options server;
@@ -66,8 +68,14 @@ void PrefillNode::Serve(Connection& connection) {
     connection.Finish(After(1.0));
     return;
   }
-  const PrefillResources resources{
-      worker_, gate_, buffers_, metrics_, stopping_, options_.chunk_tokens, options_.calibration};
+  const PrefillResources resources{worker_,
+                                   gate_,
+                                   buffers_,
+                                   metrics_,
+                                   stopping_,
+                                   options_.chunk_tokens,
+                                   options_.calibration,
+                                   options_.fallback};
   RunPrefillSession(resources, {options_.idle_s, options_.max_request_s}, connection);
 }
 

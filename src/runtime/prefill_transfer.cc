@@ -74,9 +74,10 @@ class Transfer {
     }
     KVSERVE_ASSIGN(const Profile profile, ParseProfile(request_.profile));
     // One thread: the engine's threads and the peer's have the other cores.
-    KVSERVE_ASSIGN(
-        auto encoder,
-        ChunkEncoder::Create(profile, {.threads = 1, .calibration = resources_.calibration}));
+    KVSERVE_ASSIGN(auto encoder,
+                   ChunkEncoder::Create(profile, {.threads = 1,
+                                                  .calibration = resources_.calibration,
+                                                  .fallback = resources_.fallback}));
     encoder_.emplace(std::move(encoder));
     memory_.emplace(encoder_->NewRequest());
     resources_.metrics.SetProfile(profile, model.geometry.dtype);
@@ -155,6 +156,7 @@ class Transfer {
     KVSERVE_ASSIGN(const bool fell_back, encoder_->Encode(view, options, payload));
     end_.fallbacks += fell_back ? 1 : 0;
     clamped_values_ += encoder_->clamped_values();
+    drift_fallbacks_ += encoder_->drift().fell_back ? 1 : 0;
     chunk.info.encode_s += SecondsSince(begin);
     KVSERVE_TRY(FinishChunk(chunk.info, payload));
     ++end_.chunks;
@@ -187,6 +189,7 @@ class Transfer {
     resources_.metrics.AddBytes(end_.raw_bytes, end_.frame_bytes);
     resources_.metrics.CountLosslessFallback(end_.fallbacks);
     resources_.metrics.CountClampedValues(clamped_values_);
+    resources_.metrics.CountDriftFallback(drift_fallbacks_);
     resources_.metrics.ObserveStage("prefill", end_.prefill_s);
     resources_.metrics.ObserveStage("encode", end_.encode_s);
     return {};
@@ -213,6 +216,7 @@ class Transfer {
   // The encoder's until it has been joined.
   TransferEnd end_;
   std::uint64_t clamped_values_ = 0;
+  std::uint32_t drift_fallbacks_ = 0;
   // Shared with the scope, which may fail after this object has gone.
   std::shared_ptr<Queues> queues_ = std::make_shared<Queues>();
 };

@@ -7,6 +7,7 @@
 
 #include "base/buffer_pool.h"
 #include "kvserve/calibration.h"
+#include "kvserve/profile.h"
 #include "net/connection.h"
 #include "net/messages.h"
 #include "runtime/engine_worker.h"
@@ -25,6 +26,7 @@ struct PrefillResources {
   const std::atomic<bool>& stopping;  // seen at the next chunk border
   std::uint32_t max_chunk_tokens;
   std::shared_ptr<const CalibrationArtefact> calibration;  // null: none
+  const Profile& fallback;                                 // no stages: none
 };
 
 // Blocks until the transfer has ended, in this thread and two of its own; the only sender on

@@ -3,6 +3,7 @@
 #include <array>
 #include <atomic>
 #include <iterator>
+#include <optional>
 #include <utility>
 
 #include "base/arena.h"
@@ -16,6 +17,7 @@
 #include "pipeline/frame_queries.h"
 #include "pipeline/reference_executor.h"
 #include "pipeline/stage_clock.h"
+#include "stages/drift_guard.h"
 #include "stages/frame_artefact.h"
 #include "stages/registry.h"
 #include "stages/single_plane.h"
@@ -26,6 +28,7 @@ namespace kvserve {
 namespace {
 
 constexpr std::string_view kFrame = "frame";
+constexpr std::string_view kGuard = "drift guard";
 
 // Everything but the stages, which stay.
 void FillHeader(const ConstKvView& view, const EncodeOptions& options, FrameHeader& header) {
@@ -77,6 +80,10 @@ struct FrameEncoder::State {
                 std::vector<std::byte>& out, StageSeconds* seconds);
   Status Write(std::vector<std::byte>& out);
 
+  // Encodes by the fallback profile if the frame just coded is unlike what the artefact expects.
+  Status GuardDrift(const ConstKvView& view, const EncodeOptions& encode,
+                    std::vector<std::byte>& out, StageSeconds* seconds);
+
   Profile profile;
   Chain chain;
   CodecOptions options;
@@ -87,12 +94,15 @@ struct FrameEncoder::State {
   CodedSections coded;
   std::atomic<std::uint64_t> clamped_values{0};  // of the last frame, as is drift
   FrameDrift drift;
+  std::optional<DriftGuard> guard;
+  std::optional<FrameEncoder> fallback;  // there with the guard
 };
 
 Status FrameEncoder::State::Encode(const ConstKvView& view, const EncodeOptions& encode,
                                    EncoderMemory* memory, std::vector<std::byte>& out,
                                    StageSeconds* seconds) {
   clamped_values = 0;
+  drift = {};
   KVSERVE_TRY(CheckInput(view));
   KVSERVE_TRY(chain.CheckDType(view.geometry->dtype, ProfileOrigin::kCaller));
   KVSERVE_TRY(CheckSplitSettings(profile, *view.geometry));
@@ -112,10 +122,31 @@ Status FrameEncoder::State::Encode(const ConstKvView& view, const EncodeOptions&
     KVSERVE_TRY(CheckArtefactServes(header, *context.artefact));
   }
   KVSERVE_TRY(encoder.Encode(chain, view, context, coded, seconds, memory));
+  if (guard) {
+    KVSERVE_TRY(GuardDrift(view, encode, out, seconds));
+    if (drift.fell_back) return {};
+  }
   const auto start = Clock::now();
   Status status = Write(out);
   if (seconds != nullptr) AddSeconds(kFrame, SecondsSince(start), *seconds);
   return status;
+}
+
+Status FrameEncoder::State::GuardDrift(const ConstKvView& view, const EncodeOptions& encode,
+                                       std::vector<std::byte>& out, StageSeconds* seconds) {
+  const auto start = Clock::now();
+  auto judged = guard->Judge(view, coded.classes.size() + coded.symbols.size(), arena);
+  if (!judged) return tl::unexpected(judged.error());
+  if (seconds != nullptr) AddSeconds(kGuard, SecondsSince(start), *seconds);
+  if (!judged->reason.empty()) {
+    EncodeOptions other = encode;
+    other.request = nullptr;  // of this encoder's profile
+    KVSERVE_TRY(fallback->Encode(view, other, out, seconds));
+    clamped_values = fallback->clamped_values();
+    judged->fell_back = true;
+  }
+  drift = std::move(*judged);
+  return {};
 }
 
 // Sections without bytes are left out.
@@ -138,7 +169,14 @@ Result<FrameEncoder> FrameEncoder::Create(const Profile& profile, CodecOptions o
     KVSERVE_ASSIGN(Chain chain, Chain::Create(profile.stages, BuiltinStages(), DType::kFloat16,
                                               Device::kHost, ProfileOrigin::kCaller));
     KVSERVE_TRY(CheckArtefactGiven(chain, options.calibration.get()));
-    return FrameEncoder(std::make_unique<State>(profile, std::move(chain), options));
+    auto state = std::make_unique<State>(profile, std::move(chain), options);
+    if (!options.fallback.stages.empty() && state->chain.needs_artefact()) {
+      KVSERVE_ASSIGN(state->guard, DriftGuard::Create(profile, *options.calibration));
+      // Without an artefact, so that it is refused if it needs one.
+      KVSERVE_ASSIGN(state->fallback,
+                     FrameEncoder::Create(options.fallback, {.threads = options.threads}));
+    }
+    return FrameEncoder(std::move(state));
   });
 }
 

@@ -24,6 +24,8 @@ class ChunkEncoder {
   // larger still. Other errors as FrameEncoder::Encode.
   [[nodiscard]] Result<bool> Encode(const ConstKvView& view, const EncodeOptions& options,
                                     std::vector<std::byte>& out);
+  // Of the last frame by the profile, as FrameEncoder tells it.
+  [[nodiscard]] const FrameDrift& drift() const { return encoder_.drift(); }
   // Of the last frame, as FrameEncoder counts them; none in one that fell back.
   [[nodiscard]] std::uint64_t clamped_values() const { return clamped_values_; }
 

@@ -92,6 +92,14 @@ void PrintCalibration(const CalibrationArtefact& artefact, std::size_t file_byte
   if (!contents.head_scores.empty()) {
     table.Add({"  head scores", std::to_string(contents.head_scores.size()) + " layers"});
   }
+  if (!contents.attention_profile.planes.empty()) {
+    table.Add({"  attention profile",
+               "up to " + std::to_string(contents.attention_profile.seen.back()) + " keys seen"});
+  }
+  if (!contents.frame_expectation.planes.empty()) {
+    table.Add({"  frame expectation",
+               "frames of " + std::to_string(contents.frame_expectation.frame_tokens) + " tokens"});
+  }
   for (const EntropyClasses& classes : contents.entropy) {
     table.Add({"  alphabet " + std::to_string(classes.alphabet),
                std::to_string(classes.frequencies.size()) + " entropy classes"});

@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "base/try.h"
+#include "profile_argument.h"
 
 namespace kvserve::tool {
 namespace {
@@ -15,6 +16,12 @@ constexpr std::uint32_t kMostThreads = 256;  // of CodecOptions
 void AddCalibrationOption(CLI::App& command, std::string& path) {
   command.add_option("--calib", path,
                      "Calibration artefact (.calib), for profiles and frames that need one");
+}
+
+void AddFallbackOption(CLI::App& command, std::string& profile) {
+  command.add_option("--fallback", profile,
+                     "Profile without calibration for frames that are unlike the artefact's texts; "
+                     "default: none, all frames are taken as they are");
 }
 
 void AddCodecOptions(CLI::App& command, CodecArguments& arguments) {
@@ -32,6 +39,11 @@ Result<CodecOptions> LoadCodecOptions(const CodecArguments& arguments) {
   }
   KVSERVE_ASSIGN(options.calibration, LoadArtefact(arguments.calibration));
   return options;
+}
+
+Result<Profile> LoadFallback(const std::string& text) {
+  if (text.empty()) return Profile{};
+  return LoadProfile(text);
 }
 
 Result<std::shared_ptr<const CalibrationArtefact>> LoadArtefact(const std::string& path) {

@@ -19,8 +19,13 @@ void AddCodecOptions(CLI::App& command, CodecArguments& arguments);
 // --calib alone, for commands whose --threads are the engine's.
 void AddCalibrationOption(CLI::App& command, std::string& path);
 
+// --fallback, for commands that encode.
+void AddFallbackOption(CLI::App& command, std::string& profile);
+
 // Reads the artefact: the errors of LoadCalibration, with the path.
 [[nodiscard]] Result<CodecOptions> LoadCodecOptions(const CodecArguments& arguments);
+// No stages for an empty text. The errors of LoadProfile.
+[[nodiscard]] Result<Profile> LoadFallback(const std::string& text);
 // Null for an empty path.
 [[nodiscard]] Result<std::shared_ptr<const CalibrationArtefact>> LoadArtefact(
     const std::string& path);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "command.h"
 #include "kvserve/codec.h"
@@ -13,8 +14,10 @@ struct CodecReport {
   std::uint64_t raw_bytes = 0;  // in the cache's dtype
   std::uint64_t wire_bytes = 0;
   std::uint64_t frames = 0;
-  std::uint64_t clamped_values = 0;  // limited to the range of a format
-  double seconds = 0.0;              // in the codec; reading and writing files is not counted
+  std::uint64_t clamped_values = 0;   // limited to the range of a format
+  std::uint64_t drift_fallbacks = 0;  // frames that the fallback profile encoded
+  std::string drift_reason;           // of the first of those
+  double seconds = 0.0;               // in the codec; reading and writing files is not counted
   StageSeconds stage_seconds;
 };
 

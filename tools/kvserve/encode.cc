@@ -23,6 +23,7 @@ struct Arguments {
   std::string profile;
   std::string frame_tokens = "256";
   CodecArguments codec;
+  std::string fallback;
   std::string input;
   std::string output;
 };
@@ -51,6 +52,9 @@ Status EncodeFile(const std::string& path, const KvFileReader& input, FrameEncod
     }
     KVSERVE_TRY(output.Append(frame));
     report.clamped_values += encoder.clamped_values();
+    if (encoder.drift().fell_back && report.drift_fallbacks++ == 0) {
+      report.drift_reason = encoder.drift().reason;
+    }
     report.wire_bytes += frame.size();
     ++report.frames;
     progress.Set(tokens.end - info.tokens.begin);
@@ -65,6 +69,13 @@ void Warn(const Profile& profile, const CodecReport& report) {
                  "kvserve: warning: %llu values are beyond what the quantizer can express and were "
                  "limited to it; a scale (fp8:scale=power_of_two) avoids that\n",
                  static_cast<unsigned long long>(report.clamped_values));
+  }
+  if (report.drift_fallbacks > 0) {
+    std::fprintf(stderr,
+                 "kvserve: note: %llu of %llu frames are unlike the artefact's texts and were "
+                 "encoded by the fallback profile; the first by its %s\n",
+                 static_cast<unsigned long long>(report.drift_fallbacks),
+                 static_cast<unsigned long long>(report.frames), report.drift_reason.c_str());
   }
   const bool uncompressed = profile.stages == ParseProfile("none")->stages;  // headers are on top
   if (report.wire_bytes > report.raw_bytes && !uncompressed) {
@@ -83,7 +94,8 @@ Status RunEncode(const Arguments& arguments, const Invocation& invocation) {
   KVSERVE_TRY(CheckOutputIsNoInput(arguments.output,
                                    {arguments.input, arguments.codec.calibration, profile_file}));
   KVSERVE_ASSIGN(const Profile profile, LoadProfile(arguments.profile));
-  KVSERVE_ASSIGN(const CodecOptions codec, LoadCodecOptions(arguments.codec));
+  KVSERVE_ASSIGN(CodecOptions codec, LoadCodecOptions(arguments.codec));
+  KVSERVE_ASSIGN(codec.fallback, LoadFallback(arguments.fallback));
   KVSERVE_ASSIGN(FrameEncoder encoder, FrameEncoder::Create(profile, codec));
   KVSERVE_ASSIGN(const KvFileReader input, KvFileReader::Open(arguments.input));
   if (input.info().tokens.empty()) {
@@ -97,6 +109,7 @@ Status RunEncode(const Arguments& arguments, const Invocation& invocation) {
   nlohmann::json extra = {{"profile", profile.name},
                           {"quality_class", QualityClassName(IsLossless(profile.stages))},
                           {"frame_tokens", frame_tokens}};
+  if (!arguments.fallback.empty()) extra["drift_fallbacks"] = report.drift_fallbacks;
   Warn(profile, report);
   if (frame_tokens == kMaxTokens) extra["frame_tokens"] = "all";
   PrintCodecReport(invocation, report, "encode_s", std::move(extra));
@@ -118,6 +131,7 @@ void AddEncode(CLI::App& app, Invocation& invocation) {
   command.add_option("--frame-tokens", arguments->frame_tokens, "Tokens per frame, or 'all'")
       ->capture_default_str();
   AddCodecOptions(command, arguments->codec);
+  AddFallbackOption(command, arguments->fallback);
   AddJsonFlag(command, invocation);
   command.footer(
       "Examples:\n"

@@ -38,6 +38,7 @@ struct Arguments {
   std::uint32_t retrieval = 8;
   std::string cache_dtype;
   std::string calibration;
+  std::string fallback;
   std::vector<std::string> data;
   std::string split = "all";
   std::string kv_cache;
@@ -98,6 +99,7 @@ Result<Plan> PlanOf(const Arguments& arguments) {
   }
   CodecOptions& codec = plan.options.codec;
   KVSERVE_ASSIGN(codec.calibration, LoadArtefact(arguments.calibration));
+  KVSERVE_ASSIGN(codec.fallback, LoadFallback(arguments.fallback));
   for (const Profile& profile : plan.profiles) {
     KVSERVE_TRY(FrameEncoder::Create(profile, codec));
     KVSERVE_ASSIGN(const bool queries, NeedsQueries(profile, DType::kFloat16));
@@ -253,6 +255,7 @@ void AddOptions(CLI::App& command, Arguments& arguments) {
   command.add_flag("--unknown-length", arguments.options.unknown_length,
                    "Encode as if the prompt's length were not known while frames are sent");
   AddCalibrationOption(command, arguments.calibration);
+  AddFallbackOption(command, arguments.fallback);
   command.add_option("--cache-dtype", arguments.cache_dtype,
                      "Type of the cache: float16 (default), bfloat16 or float32");
 }

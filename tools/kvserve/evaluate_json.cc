@@ -42,6 +42,9 @@ Json TotalsJson(const ScoreTotals& totals) {
           {"nll_delta", totals.nll_delta},
           {"compression_ratio", totals.compression_ratio},
           {"wire_bytes", totals.wire_bytes},
+          {"frames", totals.frames},
+          {"drift_fallbacks", totals.drift_fallbacks},
+          {"drift_reason", totals.drift_reason},
           {"raw_bytes", totals.raw_bytes},
           {"accuracy_lower_bound", totals.accuracy_lower_bound}};
 }

@@ -28,6 +28,11 @@ void PrintTotals(std::span<const ProfileScore> scores) {
                Fixed(score.seconds, 1)});
   }
   table.Print();
+  for (const ProfileScore& score : scores) {
+    if (score.drift_fallbacks == 0) continue;
+    std::printf("%s: %zu of %zu frames fell back; the first by its %s\n", score.profile.c_str(),
+                score.drift_fallbacks, score.frames, score.drift_reason.c_str());
+  }
 }
 
 void PrintSets(std::span<const ProfileScore> scores) {

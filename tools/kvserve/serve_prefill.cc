@@ -19,6 +19,7 @@ struct Arguments {
   std::string http;
   std::string token_file;
   std::string calibration;
+  std::string fallback;
   double pace_mbps = 0.0;
   std::uint32_t max_connections = 64;
 };
@@ -39,6 +40,7 @@ Status Run(const Arguments& arguments) {
   options.sequences = arguments.engine.sequences;
   options.max_connections = arguments.max_connections;
   KVSERVE_ASSIGN(options.calibration, LoadArtefact(arguments.calibration));
+  KVSERVE_ASSIGN(options.fallback, LoadFallback(arguments.fallback));
   options.pace_bytes_per_s = arguments.pace_mbps * 1e6 / 8;
 
   HoldStopSignals();
@@ -72,6 +74,7 @@ void AddServePrefill(CLI::App& serve, Invocation& invocation) {
   command->add_option("--token-file", arguments->token_file,
                       "File with the shared token; required beyond loopback");
   AddCalibrationOption(*command, arguments->calibration);
+  AddFallbackOption(*command, arguments->fallback);
   command
       ->add_option("--pace-mbps", arguments->pace_mbps,
                    "Send at most this many Mbit/s, all connections together; 0: no limit")

@@ -171,10 +171,9 @@ TEST(ExpectedMemory, RecencyMovesAFrameByItsPlaceInThePrompt) {
     Options options = kSeen;
     options["recency"] = recency;
     options["mean"] = 0;
+    const auto weights = Frame(tokens, 2).Weigh(ExpectedStage(), options).value();
     double sum = 0;
-    for (const float weight : Frame(tokens, 2).Weigh(ExpectedStage(), options).value()[1]) {
-      sum += std::log2(weight) / tokens.size();
-    }
+    for (const float weight : weights[1]) sum += std::log2(weight) / tokens.size();
     return sum;
   };
   EXPECT_GT(mean({90, kPrompt}, 1), mean({90, kPrompt}, 0) + 0.5);

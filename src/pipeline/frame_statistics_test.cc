@@ -1,0 +1,89 @@
+#include "pipeline/frame_statistics.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "pipeline/testing/chunk.h"
+
+namespace kvserve {
+namespace {
+
+// z = x, and components of layer 1 are predicted to be half of layer 0's.
+CalibrationArtefact Artefact(const KvGeometry& geometry) {
+  CalibrationArtefact::Contents contents;
+  contents.geometry = geometry;
+  contents.whitening.resize(4);
+  for (Whitening& whitening : contents.whitening) {
+    whitening = {
+        .columns = 2, .mean = {0, 0}, .scale = {1.0F / 64, 1.0F / 64}, .inverse = {64, 0, 0, 64}};
+  }
+  contents.predictors.resize(4);
+  // Inputs are K and V of layer 0, in 1/64.
+  contents.predictors[2] = {
+      .inputs = 4, .scale = {1.0F / 128, 1.0F / 128}, .weights = {1, 0, 0, 0, 0, 1, 0, 0}};
+  return CalibrationArtefact(std::move(contents), Fingerprint{});
+}
+
+struct Frame {
+  explicit Frame(std::uint32_t tokens)
+      : geometry(testing::MakeGeometry(DType::kFloat32, {{1, 2, 2}, {1, 2, 2}})) {
+    for (LayerGeometry& layer : geometry.layers) {
+      layer.rope_style = RopeStyle::kNone;
+      layer.rope_theta = 0.0F;
+    }
+    kv = testing::MakeChunk(geometry, {0, tokens});
+    for (const auto& layer : kv.view().layers) {
+      const float value = layer.layer == 0 ? 8.0F : 5.0F;  // predicted: 4
+      for (std::uint32_t t = 0; t < tokens; ++t) {
+        for (std::uint32_t d = 0; d < 2; ++d) {
+          testing::SetValue(layer.k, t, 0, d, t < 4 ? 1000.0F : value);
+          testing::SetValue(layer.v, t, 0, d, 2.0F);
+        }
+      }
+    }
+  }
+
+  KvGeometry geometry;
+  KvBuffer kv;
+};
+
+TEST(FrameStatistics, EnergyAndGainInOctaves) {
+  const Frame frame(100);
+  const CalibrationArtefact artefact = Artefact(frame.geometry);
+  Arena arena;
+  const auto found = MeasureFrame(frame.kv.view(), artefact, arena).value();
+  ASSERT_EQ(found.size(), 4U);
+  EXPECT_NEAR(found[0].energy, 6, 1e-6);
+  EXPECT_NEAR(found[1].energy, 2, 1e-6);
+  EXPECT_NEAR(found[2].energy, std::log2(25.0), 1e-6);
+  EXPECT_EQ(found[0].gain, 0);
+  EXPECT_NEAR(found[2].gain, std::log2(25.0), 1e-6);  // 5 less 4 is left
+}
+
+TEST(FrameStatistics, FramesOfSinksAloneAndPlanesWithoutWhitening) {
+  const Frame frame(4);
+  const CalibrationArtefact artefact = Artefact(frame.geometry);
+  Arena arena;
+  for (const auto& plane : MeasureFrame(frame.kv.view(), artefact, arena).value()) {
+    EXPECT_FALSE(plane.measured);
+  }
+  CalibrationArtefact::Contents contents = artefact.contents();
+  contents.whitening.clear();
+  const CalibrationArtefact without(std::move(contents), Fingerprint{});
+  const Frame longer(20);
+  EXPECT_FALSE(MeasureFrame(longer.kv.view(), without, arena).value()[0].measured);
+}
+
+TEST(FrameStatistics, DistancesAreInDeviations) {
+  const PlaneStatistics frame[] = {{true, 5, 1}, {false, 0, 0}, {true, 2, 3}};
+  FrameExpectation expectation{.frame_tokens = 256, .planes = {}};
+  expectation.planes = {{2, 1, 1, 0.5F}, {9, 1, 9, 1}, {2, 1, 1, 0.5F}, {}};
+  const FrameDistance distance = DistanceOf(frame, expectation);
+  EXPECT_NEAR(distance.energy, std::sqrt(9.0 / 2), 1e-9);
+  EXPECT_NEAR(distance.gain, std::sqrt(16.0 / 2), 1e-9);
+  EXPECT_EQ(DistanceOf({}, expectation).energy, 0);
+}
+
+}  // namespace
+}  // namespace kvserve
