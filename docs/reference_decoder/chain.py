@@ -20,10 +20,13 @@ from lz4_blocks import decode_lz4
 from mixed import MixedQuantizer
 from quantizers import Fp8Quantizer, LosslessQuantizer, NoneQuantizer
 from planes import Extent, Plane, Settings
+from predict import Predict
 from rans import decode_rans
+from steps import StepsQuantizer
 from symbol_codecs import decode_bitpack, decode_none, decode_zstd
 from uniform import UniformQuantizer
 from unrope import UnRope
+from whiten import Whiten
 
 MAX_RAW_BYTES = 2**33  # this decoder's own limit
 SELECTOR, TRANSFORM, QUANTIZER, CODEC = range(4)
@@ -77,6 +80,12 @@ STAGES = {
     0x0204: Kind("unrope", TRANSFORM, UnRope, {}),
     0x0205: Kind("klt", TRANSFORM, Klt, {1: BOOLEAN, 2: BOOLEAN, 3: BOOLEAN, 4: BOOLEAN},
                  needs_artefact=lambda parameters: parameters[3] or parameters[4]),
+    0x0206: Kind("whiten", TRANSFORM, Whiten,
+                 {1: Parameter(1e-3, 1e3, whole=False), 2: Parameter(1e-3, 1e3, whole=False),
+                  3: BOOLEAN, 4: BOOLEAN},
+                 needs_artefact=lambda parameters: parameters[3] or parameters[4]),
+    0x0207: Kind("predict", TRANSFORM, Predict, {1: BOOLEAN, 2: BOOLEAN},
+                 needs_artefact=lambda parameters: parameters[1] or parameters[2]),
     0x0301: Kind("none", QUANTIZER, NoneQuantizer, {}),
     0x0302: Kind("uniform", QUANTIZER, UniformQuantizer,
                  {1: Parameter(2, 256), 2: Parameter(2, 256),
@@ -105,6 +114,7 @@ STAGES = {
     0x0307: Kind("lloydmax", QUANTIZER, LloydMaxQuantizer,
                  {1: Parameter(2, 16), 2: Parameter(2, 16), 3: Parameter(8, 1024),
                   4: Parameter(8, 1024), 5: BOOLEAN, 6: BOOLEAN, 7: BOOLEAN}),
+    0x0308: Kind("steps", QUANTIZER, StepsQuantizer, {1: BOOLEAN}),
     0x0401: Kind("none", CODEC, decode_none, {}),
     0x0402: Kind("bitpack", CODEC, decode_bitpack, {}),
     0x0403: Kind("rans", CODEC, decode_rans, {1: Parameter(0, 1, since=2)}, newest=2,
@@ -163,7 +173,7 @@ def decode_planes(frame: Frame, artefacts: Iterable[Artefact] = ()) -> list[
             in_runs = hasattr(quantizer, "runs")
             values = quantizer.values(plane, coded if in_runs else coded[0], reader).reshape(shape)
             if not quantizer.native:
-                dropped = quantizer.dropped(plane) if in_runs else []
+                dropped = quantizer.dropped(plane) if hasattr(quantizer, "dropped") else []
                 values = _undo(transforms, plane, values, reader, dropped)
         reader.end("the side bytes of a plane")
         decoded.append((plane, values))
@@ -180,7 +190,7 @@ def _check_chain(frame: Frame,
             "a chain is selectors, transforms, one quantizer, one codec")
     require(TRANSFORM not in places or not kinds[-2].make.native,
             "transforms before a native quantizer")
-    require(SELECTOR not in places or kinds[-2].make is MixedQuantizer,
+    require(SELECTOR not in places or kinds[-2].make in (MixedQuantizer, StepsQuantizer),
             "selectors before a quantizer that codes all tokens alike")
     require(frame.dtype != "uint8" or kinds[-2].make.native, "opaque bytes are no numbers")
     _check_rotation(kinds, parameters)
@@ -195,8 +205,8 @@ def _check_chain(frame: Frame,
 def _check_rotation(kinds: list[Kind], parameters: list[dict[int, float]]) -> None:
     names = [kind.name for kind in kinds]
     for at, (name, values) in enumerate(zip(names, parameters)):
-        require(name != "klt" or not values[3] or "unrope" in names[:at],
-                "a klt of keys that is not behind an unrope")
+        require(name not in ("klt", "whiten") or not values[3] or "unrope" in names[:at],
+                f"a {name} of keys that is not behind an unrope")
 
 
 def _check_parameters(stage: Stage) -> dict[int, float]:

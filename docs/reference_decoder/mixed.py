@@ -33,11 +33,9 @@ class MixedQuantizer:
 
     def read_classes(self, planes: list[Plane], section: ByteReader) -> None:
         """Of planes with tokens; the rest of the frame depends on them."""
-        before = None
-        for plane in planes if section.left else []:
-            if rows := self._rows(plane):
-                before = _read_classes(section, rows, before)
-                self._classes[plane.layer, plane.is_v] = before
+        if section.left:
+            rows = {(plane.layer, plane.is_v): self._rows(plane) for plane in planes}
+            self._classes = read_token_classes(section, rows)
 
     def _classes_of(self, plane: Plane) -> np.ndarray:
         nominal = np.full(self._rows(plane), NOMINAL)
@@ -135,6 +133,18 @@ class MixedQuantizer:
 def _levels_of_class(levels: int, number: int) -> int:
     steps = math.ceil((levels - 1) * 2.0**((number - NOMINAL) / 2))
     return min(max(1 + steps, 2), 256)
+
+
+def read_token_classes(section: ByteReader, rows: dict[tuple[int, bool], int]) -> dict[
+        tuple[int, bool], np.ndarray]:
+    """Of planes by layer and is_v, in coding order, and their rows."""
+    classes: dict[tuple[int, bool], np.ndarray] = {}
+    before = None
+    for plane, count in rows.items():
+        if count:
+            before = _read_classes(section, count, before)
+            classes[plane] = before
+    return classes
 
 
 def _read_classes(section: ByteReader, rows: int, before: np.ndarray | None) -> np.ndarray:

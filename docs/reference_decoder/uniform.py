@@ -68,7 +68,7 @@ class UniformQuantizer:
             if shift != 0:
                 values = np.clip(values * np.float32(2.0**-shift), -LARGEST, LARGEST)
         if self._range[plane.is_v] == FIXED:
-            _read_escapes(values, side)
+            read_escapes(values, side)
         return values
 
     def _read_grids(self, plane: Plane, shape: tuple[int, int],
@@ -178,7 +178,7 @@ def read_means(points: np.ndarray, side: ByteReader) -> np.ndarray:
     return points + means.astype(np.float32) / np.float32(256)
 
 
-def _read_escapes(values: np.ndarray, side: ByteReader) -> None:
+def read_escapes(values: np.ndarray, side: ByteReader) -> None:
     flat = values.reshape(-1)
     at = -1
     for _ in range(side.varint(0, flat.size)):

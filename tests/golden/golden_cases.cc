@@ -127,6 +127,16 @@ constexpr GoldenCase kCases[] = {
     {"lloydmax-bitpack-plain-bf16", "plain", kBf16, "hadamard|lloydmax|bitpack"},
     {"lloydmax-rans-uneven-f32", "uneven", kF32,
      "hadamard|lloydmax:k_levels=5,v_levels=2,group=24,v_scale=rms,raw_first=0|rans"},
+    {"steps-predict-roped-f16", "roped", kF16, "unrope|whiten:step=2|predict|steps|rans", false,
+     true},
+    {"steps-classes-roped-bf16", "roped", kBf16,
+     "expected:recent=2,beta=1,horizon=64|unrope|whiten|predict|steps|contexts", false, true},
+    {"steps-drops-roped-f32", "roped", kF32,
+     "window:sinks=2,recent=5,outside=0,inside=4|unrope|whiten:k_step=0.5,v_on=0|"
+     "predict:k_on=0|steps|zstd",
+     true, true},
+    {"steps-window-f16", "window", kF16,
+     "window:recent=3,inside=8|hadamard|steps:raw_first=0|rans"},
 };
 
 }  // namespace

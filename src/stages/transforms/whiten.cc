@@ -24,8 +24,7 @@ constexpr ParameterInfo kParameters[] = {
      .default_k = 1,
      .default_v = 1,
      .per_plane = true,
-     .help = "size of a step in the calibrated unit of error; 1: a divergence of 0.01 nats per "
-             "token at 1024 tokens of context"},
+     .help = "in calibrated units of error; 1 costs 0.01 nats per token at 1024 of context"},
     {.id = kOn,
      .name = "on",
      .type = ParameterType::kBoolean,
