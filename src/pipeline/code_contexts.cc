@@ -92,13 +92,13 @@ void FindContexts(const ContextModel& model, std::size_t point, std::span<const 
   }
 }
 
-void ContextRows::SetEnergy(std::size_t row) {
+void CodedRows::SetEnergy(std::size_t row) {
   if (found.contexts == nullptr) return;
   const std::int32_t expected = found.contexts->expected_level[ClassOf(*plane, row)];
   energies[row - first] = TokenEnergy(SumSizes(SymbolsOf(*plane, {row, row + 1})), expected);
 }
 
-void ContextRows::FillIndices(std::int32_t shift, std::span<std::uint8_t> indices) const {
+void CodedRows::FillIndices(std::int32_t shift, std::span<std::uint8_t> indices) const {
   if (found.contexts != nullptr) {
     return ContextIndices(found.contexts->columns, std::clamp(shift, -128, 127), indices);
   }
@@ -107,9 +107,9 @@ void ContextRows::FillIndices(std::int32_t shift, std::span<std::uint8_t> indice
   std::fill(indices.begin(), indices.end(), static_cast<std::uint8_t>(index));
 }
 
-std::int32_t RowShift(std::span<const ContextRows> planes, std::size_t index, std::size_t row,
+std::int32_t RowShift(std::span<const CodedRows> planes, std::size_t index, std::size_t row,
                       bool energy) {
-  const ContextRows& rows = planes[index];
+  const CodedRows& rows = planes[index];
   const PlaneContexts* const contexts = rows.found.contexts;
   if (contexts == nullptr) return 0;
   const std::int32_t by_class = contexts->shift[ClassOf(*rows.plane, row)];
@@ -117,7 +117,7 @@ std::int32_t RowShift(std::span<const ContextRows> planes, std::size_t index, st
   std::array<std::int32_t, 3> energies{};
   for (std::size_t i = 0; i < energies.size(); ++i) {
     if (rows.found.before[i] == ContextPlane::kNone) continue;
-    const ContextRows& before = planes[rows.found.before[i]];
+    const CodedRows& before = planes[rows.found.before[i]];
     const std::int64_t at = RowOfSameToken(*before.plane, *rows.plane, row);
     if (at >= 0) energies[i] = before.energies[static_cast<std::size_t>(at) - before.first];
   }

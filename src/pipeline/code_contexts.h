@@ -65,7 +65,7 @@ void FindContexts(const ContextModel& model, std::size_t point, std::span<const 
                   std::span<ContextPlane> found);
 
 // Rows of one plane, and what their tables come from.
-struct ContextRows {
+struct CodedRows {
   const SymbolPlane* plane = nullptr;
   ContextPlane found;
   std::size_t first = 0;             // row
@@ -79,7 +79,7 @@ struct ContextRows {
 
 // How far a row of planes[index] is shifted by its class and, if asked for, by energies; without
 // the shift of the plane in the frame.
-[[nodiscard]] std::int32_t RowShift(std::span<const ContextRows> planes, std::size_t index,
+[[nodiscard]] std::int32_t RowShift(std::span<const CodedRows> planes, std::size_t index,
                                     std::size_t row, bool energy);
 
 // What is added to a plane's symbols, so that the middle of every alphabet is coded as 127.

@@ -140,8 +140,8 @@ class FrameReader {
     return decoder.Finish();
   }
 
-  [[nodiscard]] std::span<ContextRows> RowsOf(std::size_t piece, Arena& scratch) const {
-    const auto rows = scratch.Take<ContextRows>(planes_.size());
+  [[nodiscard]] std::span<CodedRows> RowsOf(std::size_t piece, Arena& scratch) const {
+    const auto rows = scratch.Take<CodedRows>(planes_.size());
     for (std::size_t p = 0; p < planes_.size(); ++p) {
       rows[p] = {.plane = &planes_[p], .found = headers_[p].found};
       if (!HasChoice(planes_[p])) continue;
@@ -152,7 +152,7 @@ class FrameReader {
     return rows;
   }
 
-  Status DecodePlane(std::span<const ContextRows> rows, const CodedPlane& coded,
+  Status DecodePlane(std::span<const CodedRows> rows, const CodedPlane& coded,
                      std::span<std::uint8_t> indices, ContextDecoder& decoder) const {
     const SymbolPlane& plane = planes_[coded.plane];
     const auto symbols = SymbolsOf(plane, coded.rows);

@@ -55,7 +55,7 @@ class FrameCoder {
         choices_(choices),
         cut_(planes),
         found_(frame.arena->Take<ContextPlane>(planes.size())),
-        rows_(frame.arena->Take<ContextRows>(planes.size())),
+        rows_(frame.arena->Take<CodedRows>(planes.size())),
         work_(frame.arena->Take<EncoderPlane>(planes.size())),
         pieces_(frame.arena->Take<CodedPiece>(cut_.pieces())) {
     Arena& arena = *frame.arena;
@@ -284,7 +284,7 @@ class FrameCoder {
   ContextChoices choices_;
   TokenPieces cut_;
   std::span<ContextPlane> found_;
-  std::span<ContextRows> rows_;
+  std::span<CodedRows> rows_;
   std::span<EncoderPlane> work_;
   std::span<CodedPiece> pieces_;
 };
