@@ -306,7 +306,8 @@ Floats TransformWays::ByRows(bool forward) const {
   const RowTransform* rows = transform_.rows();
   const PlaneContext context = Fresh(plane_, OtherArena());
   const PlaneShape shape = plane_.shape();
-  const auto state = rows->Open(context, shape);
+  const auto state =
+      rows->Open(context, shape, forward ? Direction::kForward : Direction::kInverse);
   if (!state) {
     (void)Encoded(tl::unexpected(state.error()));
     return std::nullopt;
