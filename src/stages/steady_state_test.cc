@@ -133,7 +133,7 @@ TEST_P(SteadyState, TakesNoMemoryForFramesOfKnownShapes) {
 }
 
 // Every chain that the stage table can form but those with feedback, which the reference executor
-// codes plane by plane, and calibrated ones.
+// may code plane by plane, and calibrated ones.
 std::vector<std::string> FastChains() {
   std::vector<std::string> chains = {
       "hadamard|uniform:k_levels=16,v_levels=8|rans",
@@ -142,7 +142,8 @@ std::vector<std::string> FastChains() {
       "lossless|rans:tables=calibrated",
       "hadamard|mixed:low_share=0.4,scope=model,reconstruct=mean|rans",
       "window:recent=330,inside=4|mixed:low_share=0.4|rans",
-      "window:recent=750,outside=0|hadamard|mixed|bitpack"};
+      "window:recent=750,outside=0|hadamard|mixed|bitpack",
+      "window:recent=330,inside=4|unrope|whiten|predict|steps|rans"};
   for (const std::string& text : testing::AllChains()) {
     const auto chain = Chain::Create(ParseProfile(text)->stages, BuiltinStages(), DType::kBFloat16,
                                      Device::kHost, ProfileOrigin::kCaller);
