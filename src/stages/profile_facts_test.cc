@@ -7,6 +7,7 @@
 #include "kvserve/codec.h"
 #include "pipeline/testing/chunk.h"
 #include "stages/testing/chains.h"
+#include "stages/testing/frames.h"
 
 namespace kvserve {
 namespace {
@@ -77,9 +78,9 @@ TEST(ProfileFacts, TheClassLosslessIsBitExact) {
     for (const auto& text : testing::AllChains()) {
       if (QualityClassOf(text) != "lossless") continue;
       std::vector<std::byte> frame;
-      ASSERT_TRUE(EncodeFrame(chunk.view(), ParseProfile(text).value(), {}, frame)) << text;
+      ASSERT_TRUE(testing::EncodeSample(chunk.view(), ParseProfile(text).value(), frame)) << text;
       KvBuffer decoded;
-      ASSERT_TRUE(DecodeFrame(frame, {}, decoded)) << text;
+      ASSERT_TRUE(testing::DecodeSample(frame, decoded)) << text;
       EXPECT_EQ(testing::Difference(chunk.view(), std::as_const(decoded).view()), "") << text;
     }
   }

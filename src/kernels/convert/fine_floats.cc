@@ -54,7 +54,8 @@ Status ReadFineFloats(ByteReader& in, std::span<float> values) {
     if (code > kLargestCode) {
       return MakeError(ErrorCode::kCorruptData, "a value of a raw row is too large for its form");
     }
-    const auto magnitude = static_cast<float>((code + 1) / 2) * kFineUnit;
+    const std::uint64_t parts = (code + 1) / 2;
+    const float magnitude = static_cast<float>(parts) * kFineUnit;
     value = code % 2 == 0 ? magnitude : -magnitude;
   }
   return {};
