@@ -13,7 +13,7 @@ from rans import Stream
 from symbol_codecs import unpack
 
 LAST_TABLE, NOMINAL_TABLE, CENTRE, ESCAPE = 59, 24, 127, 255
-NOMINAL_CLASS, CLASSES = 6, 13
+NOMINAL_CLASS, CLASSES, DROPPED_SHIFT = 6, 13, -1000
 PACKED, NO_SHIFT, MOST_SHIFT = 255, 64, 60
 PIECE = 2**20
 
@@ -125,7 +125,7 @@ class _Frame:
     def _klass(self, row: Row) -> int:
         classes = self._extents[row.plane].token_classes
         klass = classes[row.index] if len(classes) else NOMINAL_CLASS
-        return int(self._contexts[row.plane].klass[klass]) if klass < CLASSES else 0
+        return int(self._contexts[row.plane].klass[klass]) if klass < CLASSES else DROPPED_SHIFT
 
     def _row_shift(self, row: Row) -> int:
         extent = self._extents[row.plane]
@@ -145,6 +145,8 @@ class _Frame:
             return
         symbols = self.symbols[row.plane][row.begin:row.end].astype(int)
         klass = self._klass(row)
+        if klass == DROPPED_SHIFT:
+            return
         expected = sum(int(self._tables.mean_size[_table(column, klass)])
                        for column in self._contexts[row.plane].column)
         self._energies[row.plane, row.token] = (

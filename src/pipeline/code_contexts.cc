@@ -14,9 +14,12 @@ namespace {
 static_assert(kCodeTables == kContextTables && kCodeEscape == kContextEscape);
 static_assert(kCodeClasses == kTokenClasses);
 
+constexpr std::size_t kNotKept = kTokenClasses;
+constexpr std::int32_t kNotKeptShift = -1000;  // below what any other shift makes good
+
 std::size_t ClassOf(const SymbolPlane& plane, std::size_t row) {
   if (plane.token_classes.empty()) return kNominalClass;
-  return std::min<std::size_t>(plane.token_classes[row], kTokenClasses);
+  return std::min<std::size_t>(plane.token_classes[row], kNotKept);
 }
 
 std::int32_t LevelOf(std::span<const std::int8_t> columns, std::int32_t shift,
@@ -38,7 +41,8 @@ void ContextModel::AddPoint(const CodeTables::Point& point,
     PlaneContexts& plane = planes.emplace_back(PlaneContexts{.columns = columns});
     plane.energy = from.energy;
     std::copy(from.klass.begin(), from.klass.end(), plane.shift.begin());
-    for (std::size_t c = 0; c < plane.shift.size(); ++c) {
+    plane.shift[kNotKept] = kNotKeptShift;
+    for (std::size_t c = 0; c < kTokenClasses; ++c) {
       plane.expected_level[c] = LevelOf(columns, plane.shift[c], mean_size);
     }
   }
@@ -94,8 +98,12 @@ void FindContexts(const ContextModel& model, std::size_t point, std::span<const 
 
 void CodedRows::SetEnergy(std::size_t row) {
   if (found.contexts == nullptr) return;
-  const std::int32_t expected = found.contexts->expected_level[ClassOf(*plane, row)];
-  energies[row - first] = TokenEnergy(SumSizes(SymbolsOf(*plane, {row, row + 1})), expected);
+  const std::size_t token_class = ClassOf(*plane, row);
+  std::int32_t& energy = energies[row - first];
+  energy = 0;
+  if (token_class == kNotKept) return;
+  energy = TokenEnergy(SumSizes(SymbolsOf(*plane, {row, row + 1})),
+                       found.contexts->expected_level[token_class]);
 }
 
 void CodedRows::FillIndices(std::int32_t shift, std::span<std::uint8_t> indices) const {

@@ -21,7 +21,8 @@ namespace kvserve {
 // Of one plane at one operating point.
 struct PlaneContexts {
   std::span<const std::int8_t> columns;  // [column] index; the model's
-  // [class]; the last is for rows of any other class.
+  // [class]; the last is for dropped tokens, whose rows have the first table throughout and no
+  // energy.
   std::array<std::int32_t, kCodeClasses + 1> shift{};
   std::array<std::int32_t, kCodeClasses + 1> expected_level{};  // see ExpectedLevel
   std::array<std::int16_t, 4> energy{};                         // weights, see EnergyShift

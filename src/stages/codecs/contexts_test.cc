@@ -291,6 +291,21 @@ TEST(Contexts, FramesMayBeOfAnyShape) {
   ExpectRoundTrip(artefact, Planes{});
 }
 
+TEST(Contexts, DroppedTokensCostNextToNothing) {
+  const auto artefact = MakeArtefact(MakeTables(4, 48, {30}));
+  Planes planes = Draw({.tokens = 300}, 1);
+  const auto all = Encode(artefact, planes).size();
+  for (std::size_t p = 0; p < planes.planes.size(); ++p) {
+    for (std::size_t t = 0; t < 300; ++t) {
+      if (t % 3 == 0) continue;
+      planes.planes[p].token_classes[t] = kDroppedToken;
+      std::fill_n(planes.storage[p].begin() + static_cast<std::ptrdiff_t>(48 * t), 48, 127);
+    }
+  }
+  EXPECT_LT(static_cast<double>(Encode(artefact, planes).size()), 0.37 * static_cast<double>(all));
+  ExpectRoundTrip(artefact, planes);
+}
+
 TEST(Contexts, WhatDoesNotShrinkIsPacked) {
   const auto artefact = MakeArtefact(MakeTables(2, 48, {30}));
   Planes planes = Draw({.layers = 2}, 1);
