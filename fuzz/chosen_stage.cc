@@ -94,7 +94,9 @@ Arena& SharedArena() {
 
 FrameContext CodecContext() {
   static Workers workers;
-  static const KvGeometry geometry{DType::kFloat16, {{.kv_heads = 1, .k_dim = 1}}};
+  static const KvGeometry geometry{
+      DType::kFloat16,
+      {{.kv_heads = 1, .k_dim = 64, .v_dim = 64}, {.kv_heads = 2, .k_dim = 8, .v_dim = 48}}};
   static const auto artefact = testing::SampleArtefact(geometry);
   FrameContext frame;
   frame.geometry = &geometry;

@@ -10,7 +10,6 @@
 #include "base/byte_io.h"
 #include "chosen_stage.h"
 #include "decode_contract.h"
-#include "library/testing/sample_artefact.h"
 
 namespace kvserve::fuzzing {
 namespace {
@@ -61,17 +60,6 @@ class Planes {
   std::vector<SymbolPlane> planes_;
   std::unique_ptr<std::uint8_t[]> storage_;
 };
-
-// Of two layers, with planes of 64, 16 and 96 columns.
-const CalibrationArtefact& SampleTables() {
-  static const auto artefact = [] {
-    KvGeometry geometry;
-    geometry.layers = {{.kv_heads = 1, .k_dim = 64, .v_dim = 64},
-                       {.kv_heads = 2, .k_dim = 8, .v_dim = 48}};
-    return kvserve::testing::SampleArtefact(geometry);
-  }();
-  return *artefact;
-}
 
 bool Accepted(const Status& status) {
   if (!status && !AllowedError(status.error().code)) {
@@ -185,8 +173,7 @@ void CheckEncodes(const Codec& codec, const FrameContext& frame, bool old_versio
 }
 
 void Check(const Codec& codec, Bytes bytes, bool scalar, bool old_version, Planes& planes) {
-  FrameContext frame = CodecContext();
-  if (codec.needs_artefact()) frame.artefact = &SampleTables();
+  const FrameContext frame = CodecContext();
   Planes other(planes);
   const bool whole = DecodeWhole(codec, frame, bytes, planes);
   std::optional<bool> second;

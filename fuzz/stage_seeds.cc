@@ -45,12 +45,14 @@ struct CodecCase {
   std::vector<PlaneSize> planes;
 };
 
-// One plane; planes that differ, some without symbols; enough symbols for several lanes.
+// One plane; planes that differ, some without symbols; enough symbols for several lanes; those that
+// the artefact of CodecContext has tables for.
 const std::vector<CodecCase>& CodecCases() {
   static const std::vector<CodecCase> cases = {
       {"one", {{9, 7, 15}}},
       {"mixed", {{5, 8, 15}, {0, 8, 7}, {6, 3, 255}, {4, 4, 0}}},
       {"long", {{64, 24, 3}, {64, 16, 4}}},
+      {"known", {{5, 64, 254}, {5, 64, 254}, {4, 16, 254}, {5, 96, 254}}},
   };
   return cases;
 }
@@ -85,7 +87,7 @@ void MakeCodecSeed(const StageEntry& entry, const CodecCase& chosen, const Codec
   for (const PlaneSize& size : chosen.planes) {
     Append(seed, Bytes{size.tokens, size.columns, size.top});
     SymbolPlane& plane = planes.emplace_back();
-    plane.layer = static_cast<std::uint32_t>(planes.size() / 2);
+    plane.layer = static_cast<std::uint32_t>((planes.size() - 1) / 2);
     plane.kind = planes.size() % 2 == 1 ? PlaneKind::kKey : PlaneKind::kValue;
     plane.tokens = size.tokens * limits.tokens_per_unit;
     plane.columns = size.columns;
