@@ -46,6 +46,20 @@ class CalibrateTest(cli_case.CliCase):
         self.refuse(2, "calibrate", "--data", self.kv, "--compute", "banana", "-o", "x.calib",
                     says="banana")
 
+    def test_transforms_need_texts(self):
+        self.refuse(2, "calibrate", "--data", self.kv, "--compute", "transform", "-o", "x.calib",
+                    says="--compute transform needs queries: give --model and texts")
+        self.refuse(2, "calibrate", "--data", self.kv, "--sensitivity", "s.safetensors", "-o",
+                    "x.calib", says="--sensitivity is for --compute transform")
+        for steps in ("0", "1,banana", "1e9"):
+            self.refuse(2, "calibrate", "--data", self.kv, "--steps", steps, "-o", "x.calib",
+                        says="--steps")
+        self.refuse(2, "calibrate", "--data", self.kv, "--compute", "transform", "--selectors",
+                    "banana", "-o", "x.calib", says="banana")
+        self.assertIsNone(self.calibrate()["transform"])
+        self.assertIsNone(self.succeed_json("inspect", self.calib)["calibration"]["transform"])
+        self.assertEqual(self.calibrate()["left_out"], ["queries", "head-scores"])
+
     def test_profiles_that_need_queries_have_none_here(self):
         self.refuse(2, "calibrate", "--data", self.kv, "--profile", "snapkv", "-o", "x.calib",
                     says="'attention' ranks tokens by the prompt's queries")

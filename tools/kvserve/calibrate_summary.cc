@@ -5,6 +5,7 @@
 
 #include "base/hash.h"
 #include "table.h"
+#include "transform_json.h"
 
 namespace kvserve::tool {
 namespace {
@@ -27,25 +28,6 @@ std::size_t Planes(const std::vector<KarhunenLoeve>& klt) {
 std::size_t QueryLayers(const CalibrationArtefact::Contents& contents) {
   return static_cast<std::size_t>(std::ranges::count_if(
       contents.query_statistics, [](const auto& layer) { return layer.heads != 0; }));
-}
-
-std::size_t Predictors(const CalibrationArtefact::Contents& contents) {
-  return static_cast<std::size_t>(std::ranges::count_if(
-      contents.predictors, [](const auto& plane) { return plane.inputs != 0; }));
-}
-
-// Null without --compute transform.
-Json TransformJson(const CalibrationArtefact::Contents& contents) {
-  if (!contents.code_tables) return {};
-  Json points = Json::array();
-  for (const auto& point : contents.code_tables->points) {
-    points.push_back({{"step", point.step}, {"bits_per_value", point.bits_per_value}});
-  }
-  const auto whitened = std::ranges::count_if(contents.whitening,
-                                              [](const auto& plane) { return plane.columns != 0; });
-  return {{"whitened_planes", whitened},
-          {"predicted_planes", Predictors(contents)},
-          {"points", std::move(points)}};
 }
 
 Json SummaryJson(const CalibrateSummary& summary) {
@@ -108,7 +90,7 @@ void PrintTables(const CalibrateSummary& summary) {
         {"queries", "mean and covariance in " + std::to_string(QueryLayers(contents)) + " layers"});
   }
   if (contents.code_tables) {
-    table.Add({"transform", std::to_string(Predictors(contents)) + " predicted planes"});
+    table.Add({"transform", std::to_string(PredictedPlanes(contents)) + " predicted planes"});
     for (const auto& point : contents.code_tables->points) {
       table.Add({"step " + Fixed(point.step, 3),
                  Fixed(point.bits_per_value, 3) + " bits per value over these texts"});

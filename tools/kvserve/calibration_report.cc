@@ -9,6 +9,7 @@
 #include "library/calibration_file.h"
 #include "library/sections/section.h"
 #include "table.h"
+#include "transform_json.h"
 
 namespace kvserve::tool {
 namespace {
@@ -67,6 +68,7 @@ Json CalibrationJson(const CalibrationArtefact& artefact) {
         {"joint", PlanesWithKlt(contents.klt_joint)}}},
       {"query_layers", LayersWithQueries(contents)},
       {"head_scores", contents.head_scores},  // [layer][kv_head]
+      {"transform", TransformJson(contents)},
       {"entropy", std::move(entropy)}};
 }
 
@@ -91,6 +93,12 @@ void PrintCalibration(const CalibrationArtefact& artefact, std::size_t file_byte
   }
   if (!contents.head_scores.empty()) {
     table.Add({"  head scores", std::to_string(contents.head_scores.size()) + " layers"});
+  }
+  if (contents.code_tables) {
+    for (const auto& point : contents.code_tables->points) {
+      table.Add({"  step " + Fixed(point.step, 3),
+                 Fixed(point.bits_per_value, 3) + " bits per value of the texts"});
+    }
   }
   if (!contents.attention_profile.planes.empty()) {
     table.Add({"  attention profile",
