@@ -33,8 +33,8 @@ inline CodeFrequencies LaplaceTables() {
     for (int q = 1; q <= reach; ++q) {
       const double share = (kRansTotal - 2.0 * reach - 2.0) * std::pow(theta, q) / support;
       const auto frequency = static_cast<std::uint16_t>(1.0 + share);
-      tables[t][static_cast<std::size_t>(127 - q)] = frequency;
-      tables[t][static_cast<std::size_t>(127 + q)] = frequency;
+      tables[t][127U - static_cast<std::size_t>(q)] = frequency;
+      tables[t][127U + static_cast<std::size_t>(q)] = frequency;
       left -= 2 * frequency;
     }
     tables[t][127] = static_cast<std::uint16_t>(left);

@@ -38,7 +38,7 @@ std::unique_ptr<Codec> MakeContexts(Choices choices = {}) {
 }
 
 // Tables of Laplace's distributions, and columns whose sizes fall by 4 octaves from `first`.
-CodeTables MakeTables(std::uint32_t layers, std::uint32_t columns, std::vector<int> firsts) {
+CodeTables MakeTables(std::uint32_t layers, std::uint32_t columns, const std::vector<int>& firsts) {
   CodeTables tables;
   const auto frequencies = testing::LaplaceTables();
   for (std::size_t t = 0; t < kCodeTables; ++t) {
