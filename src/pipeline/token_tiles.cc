@@ -55,7 +55,12 @@ void TokenTiles<Byte>::Begin(const Chain& chain, const FrameContext& frame, Plan
   planes_ = planes;
   plan_ = &plan;
   clock_ = &clock;
-  const std::uint32_t tokens = frame.tokens.size();
+  // A header may announce tokens that no plane holds; they cost nothing.
+  tokens_ = {frame.tokens.end, frame.tokens.end};
+  for (const auto& plane : planes) {
+    if (!plane.tokens.empty()) tokens_.begin = std::min(tokens_.begin, plane.tokens.begin);
+  }
+  const std::uint32_t tokens = tokens_.size();
   const std::uint32_t wanted = std::max(
       DivideUp(tokens, kTileTokens),
       std::min<std::uint32_t>(frame.workers->threads(), DivideUp(tokens, kLeastTileTokens)));
@@ -67,8 +72,8 @@ void TokenTiles<Byte>::Begin(const Chain& chain, const FrameContext& frame, Plan
 
 template <typename Byte>
 TokenRange TokenTiles<Byte>::TokensOf(std::size_t tile) const {
-  const auto begin = frame_->tokens.begin + static_cast<std::uint32_t>(tile) * tile_tokens_;
-  return {begin, std::min(begin + tile_tokens_, frame_->tokens.end)};
+  const auto begin = tokens_.begin + static_cast<std::uint32_t>(tile) * tile_tokens_;
+  return {begin, std::min(begin + tile_tokens_, tokens_.end)};
 }
 
 template <typename Byte>

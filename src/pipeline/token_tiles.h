@@ -66,6 +66,7 @@ class TokenTiles {
  private:
   [[nodiscard]] TokenRange TokensOf(std::size_t tile) const;
 
+  TokenRange tokens_;  // that any plane holds
   std::size_t count_ = 0;
   std::uint32_t tile_tokens_ = 1;
   std::vector<std::unique_ptr<TileMemory>> memory_;  // [tile]

@@ -119,6 +119,14 @@ TEST(TransformCoding, ErrorsAreWithinHalfAStepOfTheTokensClass) {
   EXPECT_GT(farther, 100U);
 }
 
+// Tokens that a header announces and no plane holds: nothing is made for them.
+TEST(TransformCoding, TokensThatNoPlaneHoldsCostNothing) {
+  const KvGeometry geometry = RopedGeometry(DType::kFloat16, {{1, 8, 8, 16}, {1, 8, 8, 16}});
+  const KvBuffer chunk = MakeChunk(geometry, {0, (1U << 24) - 4}, 1U << 24);
+  const WeighedFrame frame = CodeWeighed("unrope|whiten|predict|steps", chunk.view(), 2);
+  EXPECT_EQ(frame.symbols.size(), 4 * 12 * 8U);
+}
+
 // Prediction helps where planes resemble the ones before.
 TEST(TransformCoding, PredictionShrinksResemblingPlanes) {
   const KvGeometry geometry =
