@@ -1,12 +1,14 @@
 # Sourced by ./dev: rate and quality of every preset on both small models, by kvserve evaluate.
 
 readonly QUALITY_PROFILES=bench/quality/profiles.txt
-readonly CALIBRATION_TEXTS=data/prompts/prompts.jsonl # none of them is evaluated
+readonly CALIBRATION_TEXTS=build/calibration-texts.jsonl
 
-# ensure_calibration NAME: the model's artefact beside the model.
+# ensure_calibration NAME: the model's artefact beside the model, from research papers: code and
+# arithmetic of data/prompts are of the same sources as some records that are evaluated.
 ensure_calibration() {
   local file=$MODELS/${MODEL_FILES[$1]}
   if [[ -e $file.calib ]]; then return; fi
+  grep '"kind": "paper"' data/prompts/prompts.jsonl >"$CALIBRATION_TEXTS"
   step "calibrate $1" quietly "calibrate-$1" "$KVSERVE" calibrate --model "$file-f16.gguf" \
     --data "$CALIBRATION_TEXTS" --limit 16 -o "$file.calib"
 }
