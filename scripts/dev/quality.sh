@@ -10,7 +10,8 @@ ensure_calibration() {
   if [[ -e $file.calib ]]; then return; fi
   grep '"kind": "paper"' data/prompts/prompts.jsonl >"$CALIBRATION_TEXTS"
   step "calibrate $1" quietly "calibrate-$1" "$KVSERVE" calibrate --model "$file-f16.gguf" \
-    --data "$CALIBRATION_TEXTS" --limit 16 -o "$file.calib"
+    --data "$CALIBRATION_TEXTS" --limit 16 --compute klt,queries,head-scores,transform \
+    --threads 2 -o "$file.calib"
 }
 
 # evaluate_profiles NAME OUTPUT [option...]: all profiles on one model; captures are kept.

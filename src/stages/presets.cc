@@ -67,6 +67,12 @@ constexpr PresetDescription kPresets[] = {
     {"klt-expected", "expected|unrope|klt:scope=joint|mixed:levels=32,axis=tensor|rans",
      "KVTC's transform over all heads with the weights of expected attention (both 2025)",
      "one step for all components, finer by weight; one table per token class; token 0 is raw"},
+    {"calibrated",
+     "window:sinks=0,recent=32,outside=1,inside=4|expected:keys=seen,mean=offline,recency=1|unrope|"
+     "whiten|predict|steps|contexts",
+     "calibrated transform coding of 2026: a KLT in the metric of what errors cost the model, "
+     "prediction across layers, steps by expected attention, tables by context",
+     "one step for everything; the last 32 tokens of the prompt twice finer; token 0 nearly exact"},
 };
 
 }  // namespace

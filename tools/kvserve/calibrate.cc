@@ -36,8 +36,9 @@ struct Arguments {
   std::vector<std::string> frame_tokens = {"64", "128", "256"};
   std::vector<std::string> compute;  // empty: what the data allow
   std::string sensitivity;
-  std::vector<double> steps = {0.5, 1, 2};
-  std::string selectors = "window:recent=32,inside=4|expected:keys=seen,mean=offline,recency=1";
+  std::vector<double> steps = {0.7, 1.2, 2};
+  std::string selectors =
+      "window:sinks=0,recent=32,outside=1,inside=4|expected:keys=seen,mean=offline,recency=1";
   unsigned threads = 1;
   std::size_t joint_columns = 1024;
   std::uint32_t tokens = 1536;
