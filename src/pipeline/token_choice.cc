@@ -64,12 +64,16 @@ constexpr double kLeastOutside = 0x1p-20;
 
 }  // namespace
 
-TokenChoice TokenChoice::From(const Settings& settings, const FrameContext& frame) {
+float OutsideWeight(const Settings& settings) {
   const double outside = settings.value(kOutsideId);
+  return outside == 0.0 ? 0.0F : static_cast<float>(std::max(outside, kLeastOutside));
+}
+
+TokenChoice TokenChoice::From(const Settings& settings, const FrameContext& frame) {
   return {.keep = settings.value(kKeepId),
           .sinks = settings.integer(kSinksId),
           .kept_from = RecentBegin(frame, settings.integer(kRecentId)),
-          .outside = outside == 0.0 ? 0.0F : static_cast<float>(std::max(outside, kLeastOutside)),
+          .outside = OutsideWeight(settings),
           .per_layer = settings.integer(kScopeId) != 0};
 }
 

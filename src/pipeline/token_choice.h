@@ -67,6 +67,9 @@ inline constexpr std::string_view kScopes[] = {"request", "layer"};
           .choices = kScopes};
 }
 
+// The weight of tokens that are not kept: `outside`, of which only 0 drops them.
+[[nodiscard]] float OutsideWeight(const Settings& settings);
+
 struct TokenChoice {
   double keep = 1.0;                     // share of the tokens, 0..1
   std::uint32_t sinks = 0;               // tokens before it are kept whatever their score

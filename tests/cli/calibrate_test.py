@@ -41,6 +41,9 @@ class CalibrateTest(cli_case.CliCase):
         for what in ("queries", "klt,head-scores"):
             self.refuse(2, "calibrate", "--data", self.kv, "--compute", what, "-o", "x.calib",
                         says="needs queries: give --model and texts")
+        for option in "--limit", "--joint-columns":
+            self.refuse(2, "calibrate", "--data", self.kv, option, "-1", "-o", "x.calib",
+                        says=option)
         self.refuse(2, "calibrate", "--data", self.kv, "--compute", "none,klt", "-o", "x.calib",
                     says="stands alone")
         self.refuse(2, "calibrate", "--data", self.kv, "--compute", "banana", "-o", "x.calib",

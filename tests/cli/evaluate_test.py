@@ -25,6 +25,8 @@ class EvaluateTest(cli_case.CliCase):
                 (["--context-tokens", "0"], "--context-tokens"),
                 (["--scored-tokens", "1"], "--scored-tokens"),
                 (["--frame-tokens", "0"], "0"),
+                (["--retrieval", "4000000000"], "--retrieval"),
+                (["--limit", "-1"], "--limit"),
                 (["--profile", "banana"], "banana")):
             with self.subTest(options):
                 self.refuse_run(2, *options, says=says)

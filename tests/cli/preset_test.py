@@ -77,6 +77,11 @@ class PresetTest(cli_case.CliCase):
         self.assertIn("codec Bitcomp (bitpack in its place)", told)
         self.assertEqual(self.imported({**NESTED, "enabled": False})[0], "none")
 
+    def test_deeply_nested_files_are_refused(self):
+        for levels in (33, 500000):
+            (self.folder / "deep.json").write_text("[" * levels + "]" * levels)
+            self.refuse(2, "encode", "--profile", "deep.json", self.kv, "-o", "x.kvs", says="nested")
+
     def test_published_configurations_that_have_no_counterpart(self):
         self.refuse_file([NESTED, NESTED], "holds 2 profiles")
         self.refuse_file({**NESTED, "transformer_config": {"transform_type": "dct"}}, "dct")
@@ -85,3 +90,5 @@ class PresetTest(cli_case.CliCase):
         self.refuse_file({**NESTED, "quantizer_config": {**QUANTIZER, "axis_key": [0]}}, "axis_key")
         self.refuse_file({**NESTED, "quantizer_config": {**QUANTIZER, "hybrid_ratio": 2}},
                          "hybrid_ratio")
+        self.refuse_file({**NESTED, "pipeline": ["quantiser"]}, "quantiser")
+        self.refuse_file({**NESTED, "codec_config": "ANS"}, "codec_config")

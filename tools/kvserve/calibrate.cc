@@ -40,9 +40,9 @@ struct Arguments {
   std::string selectors =
       "window:sinks=0,recent=32,outside=1,inside=4|expected:keys=seen,mean=offline,recency=1";
   unsigned threads = 1;
-  std::size_t joint_columns = 1024;
+  std::uint32_t joint_columns = 1024;
   std::uint32_t tokens = 1536;
-  std::size_t limit = 0;
+  std::uint32_t limit = 0;
   std::string cache_dtype;
   std::string output;
 };

@@ -26,6 +26,7 @@ using Json = nlohmann::json;
 
 constexpr std::uint64_t kLargeBytes = std::uint64_t{2} << 30;
 constexpr std::uint32_t kRetrievalTokens = 160;        // question and answer, at most
+constexpr std::uint32_t kMostRetrievalPrompts = 1024;  // they are made before the first is scored
 constexpr std::size_t kOwnContextTokens = 8192;        // records with longer contexts are skipped
 constexpr std::uint64_t kRetrievalSeed[] = {1, 2, 3};  // of all, search, test
 
@@ -42,7 +43,7 @@ struct Arguments {
   std::vector<std::string> data;
   std::string split = "all";
   std::string kv_cache;
-  std::size_t limit = 0;
+  std::uint32_t limit = 0;
 };
 
 // What is known before a model is loaded.
@@ -238,6 +239,7 @@ void AddDataOptions(CLI::App& command, Arguments& arguments) {
   command
       .add_option("--retrieval", arguments.retrieval,
                   "Retrieval prompts of each kind at each context length; 0: none")
+      ->check(CLI::Range(0U, kMostRetrievalPrompts))
       ->capture_default_str();
   command.add_option("--kv-cache", arguments.kv_cache,
                      "Folder to keep captured KV and references in for the next run");

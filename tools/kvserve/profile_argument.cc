@@ -18,6 +18,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::uint64_t kMaxFileBytes = 1 << 20;
+constexpr int kMaxDepth = 32;  // of a file: what walks through it calls itself
 constexpr std::string_view kDelimiters = "|:=,";
 
 tl::unexpected<Error> Wrong(const std::string& message) {
@@ -105,7 +106,15 @@ Result<Profile> ParsePublished(const Json& document, const std::string& path) {
 
 Result<Profile> ParseFile(const std::vector<std::byte>& bytes, const std::string& path) {
   const auto* const text = reinterpret_cast<const char*>(bytes.data());
-  const Json document = Json::parse(text, text + bytes.size(), nullptr, false);
+  bool too_deep = false;
+  const auto watch = [&](int depth, Json::parse_event_t event, const Json& /*parsed*/) {
+    const bool opens =
+        event == Json::parse_event_t::array_start || event == Json::parse_event_t::object_start;
+    too_deep = too_deep || (opens && depth >= kMaxDepth);
+    return !too_deep;
+  };
+  const Json document = Json::parse(text, text + bytes.size(), watch, false);
+  if (too_deep) return Wrong("is nested deeper than " + std::to_string(kMaxDepth) + " levels");
   if (document.is_discarded()) return Wrong("is not valid JSON");
   if (IsPublishedProfile(document)) return ParsePublished(document, path);
   KVSERVE_ASSIGN(const std::string short_form, ShortForm(document));

@@ -3,6 +3,7 @@
 // token apart. Source: github.com/hpdps-group/KVServe, its profile and configuration files.
 #include "published_profile.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -70,6 +71,25 @@ Parts PartsOf(const Json& profile) {
   };
   return {part("transformer_config", {"transformer", "transform"}),
           part("quantizer_config", {"quantizer", "quantize"}), part("codec_config", {"codec"})};
+}
+
+// A part that is left out without a word would be another profile.
+Status CheckParts(const Json& profile) {
+  constexpr std::string_view kNames[] = {"transformer", "transform", "quantizer", "quantize",
+                                         "codec"};
+  const Json& pipeline = At(profile, "pipeline");
+  if (!pipeline.is_null() && !pipeline.is_array()) return Wrong("pipeline should be a list");
+  for (const Json& item : pipeline) {
+    const bool known = std::ranges::any_of(kNames, [&](auto name) { return item == name; });
+    if (!known)
+      return Wrong("pipeline: " + item.dump() + " is not transformer, quantizer or codec");
+  }
+  for (const char* part : {"transformer_config", "quantizer_config", "codec_config"}) {
+    const Json& config = At(profile, part);
+    if (!config.is_null() && !config.is_object())
+      return Wrong(std::string(part) + " should be an object");
+  }
+  return {};
 }
 
 Result<std::uint32_t> Levels(const Json& quantizer, const char* key) {
@@ -228,6 +248,7 @@ Result<ImportedProfile> ImportPublishedProfile(const Json& document) {
     imported.text = "none";
     return imported;
   }
+  KVSERVE_TRY(CheckParts(profile));
   const Parts parts = PartsOf(profile);
   KVSERVE_ASSIGN(const std::string transform, TransformText(parts, imported));
   KVSERVE_ASSIGN(const std::string quantizer, QuantizerText(*parts.quantizer, imported));

@@ -10,6 +10,14 @@ namespace {
 
 using Json = nlohmann::json;
 
+// What a profile must have to be shown: without it, it would look free of loss.
+bool HasRateAndQuality(const Json& object) {
+  const auto kl = object.find("kl");
+  const auto ratio = object.find("compression_ratio");
+  return kl != object.end() && kl->is_number() && ratio != object.end() && ratio->is_number() &&
+         ratio->get<double>() > 0.0;
+}
+
 // Missing or other values become the default: a report shows what is there.
 double Number(const Json& object, const char* key) {
   const auto field = object.find(key);
@@ -78,7 +86,7 @@ std::vector<ReportedContext> ContextsOf(const Json& object) {
   for (const Json& entry : *list) {
     if (!entry.is_object()) continue;
     const Json* total = Object(entry, "total");
-    if (total == nullptr) continue;
+    if (total == nullptr || !HasRateAndQuality(*total)) continue;
     ReportedContext& context = contexts.emplace_back();
     context.context_tokens = static_cast<std::uint32_t>(Count(entry, "context_tokens"));
     context.kl = Number(*total, "kl");
@@ -126,12 +134,17 @@ Result<EvaluationDocument> ParseEvaluationDocument(std::string_view text, const 
   document.model = Text(json, "model");
   if (const Json* machine = Object(json, "machine")) document.machine = Text(*machine, "cpu");
   const auto list = json.find("profiles");
+  constexpr const char* kNoFigures =
+      "a profile lacks kl or compression_ratio, or they are no numbers";
   if (list == json.end() || !list->is_array()) {
+    if (!HasRateAndQuality(*total)) return bad(kNoFigures);
     document.profiles.push_back(ProfileOf(*total, json));
     return document;
   }
   for (const Json& entry : *list) {
-    if (entry.is_object()) document.profiles.push_back(ProfileOf(entry, entry));
+    if (!entry.is_object()) continue;
+    if (!HasRateAndQuality(entry)) return bad(kNoFigures);
+    document.profiles.push_back(ProfileOf(entry, entry));
   }
   if (document.profiles.empty()) return bad("it has no profiles");
   return document;

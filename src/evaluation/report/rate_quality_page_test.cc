@@ -99,9 +99,10 @@ TEST(RateQualityPage, ParetoMembersAreNotBeaten) {
 }
 
 TEST(RateQualityPage, OneModelIsOneSection) {
-  const char* again = R"({"model":"tiny <b>","total":{"profile":"worse","kl":0.015}})";
+  const char* again =
+      R"({"model":"tiny <b>","total":{"profile":"worse","kl":0.015,"compression_ratio":4}})";
   const auto merged = MergeByModel({Parse(kSeveral), Parse(again), Parse(R"({"model":"other",
-      "total":{"profile":"none"}})")});
+      "total":{"profile":"none","kl":0,"compression_ratio":1}})")});
   ASSERT_EQ(merged.size(), 2U);
   ASSERT_EQ(merged[0].profiles.size(), 3U);
   EXPECT_DOUBLE_EQ(merged[0].profiles[1].kl, 0.015);
@@ -109,7 +110,12 @@ TEST(RateQualityPage, OneModelIsOneSection) {
 
 TEST(RateQualityPage, OtherDocumentsAreRefused) {
   for (const char* text : {"", "[]", "{}", R"({"total":3})", R"({"total":{"profile":3}})",
-                           R"({"total":{"profile":"a"},"profiles":[]})"}) {
+                           R"({"total":{"profile":"a"},"profiles":[]})",
+                           // Without these figures a profile would look free of loss.
+                           R"({"total":{"profile":"a","compression_ratio":4}})",
+                           R"({"total":{"profile":"a","kl":"0.1","compression_ratio":4}})",
+                           R"({"total":{"profile":"a","kl":0.1,"compression_ratio":0}})",
+                           R"({"total":{"profile":"a"},"profiles":[{"profile":"a","kl":0.1}]})"}) {
     const auto document = ParseEvaluationDocument(text, "run.json");
     ASSERT_FALSE(document) << text;
     EXPECT_EQ(document.error().code, ErrorCode::kBadInput);

@@ -38,7 +38,7 @@ class Window : public Selector {
     const TokenChoice choice{.sinks = settings_.integer(kSinksId),
                              .kept_from = RecentBegin(frame, settings_.integer(kRecentId))};
     const auto inside = static_cast<float>(settings_.value(kInside));
-    const auto outside = static_cast<float>(settings_.value(kOutsideId));
+    const float outside = OutsideWeight(settings_);
     std::size_t plane = 0;
     const auto weigh = [&](TokenRange tokens) {
       for (std::uint32_t t = tokens.begin; t < tokens.end; ++t) {

@@ -52,6 +52,14 @@ TEST(Window, DropsOnlyWithoutWeightOutside) {
   EXPECT_FALSE(testing::MakeSelector(WindowStage(), {}).value()->may_drop());
 }
 
+TEST(Window, NoWeightOutsideIsTooSmallForAFloat) {
+  const Weighing frame({{1, 2, 2}}, {0, 4});
+  const auto weights =
+      frame.Weigh(WindowStage(), {{"recent", 0}, {"sinks", 1}, {"outside", 1e-50}});
+  ASSERT_TRUE(weights);
+  EXPECT_GT((*weights)[0][3], 0.0F);
+}
+
 TEST(Window, RefusesParametersOutOfRange) {
   for (const auto& [name, value] : std::vector<std::pair<std::string, double>>{
            {"sinks", -1}, {"recent", 1e9}, {"outside", -0.5}, {"outside", 1.5}, {"inside", 0.5}}) {
