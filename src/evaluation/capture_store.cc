@@ -6,6 +6,7 @@
 #include "base/byte_io.h"
 #include "base/hash.h"
 #include "base/try.h"
+#include "evaluation/prompt_identity.h"
 #include "evaluation/reference_file.h"
 #include "kvserve/codec.h"
 #include "tensorfile/input_file.h"
@@ -20,11 +21,6 @@ constexpr std::uint32_t kEntryVersion = 1;
 void PutText(std::string_view text, ByteWriter& out) {
   out.PutVarint(text.size());
   out.PutBytes(std::as_bytes(std::span(text)));
-}
-
-void PutTokens(std::span<const Token> tokens, ByteWriter& out) {
-  out.PutVarint(tokens.size());
-  out.PutBytes(std::as_bytes(tokens));
 }
 
 // All that the captured KV depends on.
@@ -72,13 +68,7 @@ std::string CaptureStore::ReferencePath(const EvaluationPrompt& prompt) const {
   std::vector<std::byte> key;
   ByteWriter out(key);
   PutContext(identity_, prompt, out);
-  for (const Probe& probe : prompt.probes) {
-    PutTokens(probe.lead, out);
-    PutTokens(probe.answer, out);
-    out.Put(probe.generate_tokens);
-    out.Put<std::uint8_t>(probe.one_line ? 1 : 0);
-    out.Put<std::uint8_t>(probe.along_generation ? 1 : 0);
-  }
+  PutProbes(prompt, out);
   return folder_ + "/" + Hash128(key).hex() + ".ref";
 }
 

@@ -9,6 +9,7 @@
 #include "base/token_slice.h"
 #include "base/try.h"
 #include "evaluation/prompt_builder.h"
+#include "evaluation/prompt_identity.h"
 #include "stages/profile_facts.h"
 
 namespace kvserve {
@@ -83,6 +84,10 @@ Status EngineEvaluator::AddRecords(std::span<const Record> records, std::size_t 
 
 void EngineEvaluator::AddPrompts(std::vector<EvaluationPrompt> prompts) {
   std::ranges::move(prompts, std::back_inserter(prompts_));
+}
+
+std::string EngineEvaluator::digest() const {
+  return PromptsDigest(engine_.info().fingerprint, prompts_);
 }
 
 Result<PreparedPrompt> EngineEvaluator::PrepareKv(const EvaluationPrompt& prompt, bool queries) {

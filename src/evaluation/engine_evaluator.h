@@ -46,6 +46,8 @@ class EngineEvaluator final : public Evaluator {
   [[nodiscard]] Status AddRecords(std::span<const Record> records, std::size_t limit);
   void AddPrompts(std::vector<EvaluationPrompt> prompts);
   [[nodiscard]] std::size_t prompts() const { return prompts_.size(); }
+  // Of model and prompts: scores of other runs compare only if it is the same.
+  [[nodiscard]] std::string digest() const;
   [[nodiscard]] std::size_t skipped() const { return skipped_; }
   [[nodiscard]] std::size_t captured() const { return captured_; }  // prompts that were prefilled
 

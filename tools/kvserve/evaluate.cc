@@ -207,6 +207,7 @@ Status RunEvaluate(const Arguments& arguments, const Invocation& invocation) {
   document["split"] = arguments.split;
   document["unknown_length"] = plan.options.unknown_length;
   document["prompts"] = evaluator.prompts();
+  document["prompts_digest"] = evaluator.digest();
   document["prefilled"] = evaluator.captured();
   document["skipped"] = evaluator.skipped();
   PrintJson(invocation, std::move(document));

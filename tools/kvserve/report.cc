@@ -63,7 +63,7 @@ Status RunReport(const Arguments& arguments, const Invocation& invocation) {
     const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
     KVSERVE_ASSIGN(documents.emplace_back(), ParseEvaluationDocument(text, path));
   }
-  documents = MergeByModel(std::move(documents));
+  documents = MergeRuns(std::move(documents));
   KVSERVE_TRY(CheckAgainst(documents, arguments.against));
   std::size_t profiles = 0;
   for (const EvaluationDocument& document : documents) profiles += document.profiles.size();
@@ -104,7 +104,8 @@ void AddReport(CLI::App& app, Invocation& invocation) {
   command.add_flag("--markdown", arguments->markdown, "Print Markdown tables");
   AddJsonFlag(command, invocation);
   command.footer(
-      "Results of the same model are shown together, each model in a section of its own.\n"
+      "Results of one model on the same prompts are shown together, others in sections of their "
+      "own.\n"
       "Examples:\n"
       "  kvserve report smollm2.json gemma.json -o report.html\n"
       "  kvserve report smollm2.json --markdown --against published");

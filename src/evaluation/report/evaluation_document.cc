@@ -1,6 +1,7 @@
 #include "evaluation/report/evaluation_document.h"
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "base/try.h"
@@ -117,6 +118,16 @@ ReportedProfile ProfileOf(const Json& total, const Json& details) {
   return profile;
 }
 
+// "model", "model (2)", ... where one model's runs were on different prompts.
+void NumberAlike(std::vector<EvaluationDocument>& documents) {
+  std::map<std::string, int> seen;
+  for (EvaluationDocument& document : documents) {
+    if (document.model.empty()) continue;
+    const int number = ++seen[document.model];
+    if (number > 1) document.model += " (" + std::to_string(number) + ")";
+  }
+}
+
 }  // namespace
 
 Result<EvaluationDocument> ParseEvaluationDocument(std::string_view text, const std::string& name) {
@@ -132,6 +143,7 @@ Result<EvaluationDocument> ParseEvaluationDocument(std::string_view text, const 
   EvaluationDocument document;
   document.name = name;
   document.model = Text(json, "model");
+  document.digest = Text(json, "prompts_digest");
   if (const Json* machine = Object(json, "machine")) document.machine = Text(*machine, "cpu");
   const auto list = json.find("profiles");
   constexpr const char* kNoFigures =
@@ -150,11 +162,12 @@ Result<EvaluationDocument> ParseEvaluationDocument(std::string_view text, const 
   return document;
 }
 
-std::vector<EvaluationDocument> MergeByModel(std::vector<EvaluationDocument> documents) {
+std::vector<EvaluationDocument> MergeRuns(std::vector<EvaluationDocument> documents) {
   std::vector<EvaluationDocument> merged;
   for (EvaluationDocument& document : documents) {
     const auto same = std::ranges::find_if(merged, [&](const EvaluationDocument& other) {
-      return !document.model.empty() && other.model == document.model;
+      return !document.model.empty() && other.model == document.model &&
+             other.digest == document.digest;
     });
     if (same == merged.end()) {
       merged.push_back(std::move(document));
@@ -170,6 +183,7 @@ std::vector<EvaluationDocument> MergeByModel(std::vector<EvaluationDocument> doc
       }
     }
   }
+  NumberAlike(merged);
   return merged;
 }
 

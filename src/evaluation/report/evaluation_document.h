@@ -51,8 +51,9 @@ struct ReportedProfile {
 };
 
 struct EvaluationDocument {
-  std::string name;   // of the file
-  std::string model;  // empty when the document does not say
+  std::string name;    // of the file
+  std::string model;   // empty when the document does not say
+  std::string digest;  // of model and prompts; empty in documents of old
   std::string machine;
   std::vector<ReportedProfile> profiles;
 };
@@ -62,10 +63,9 @@ struct EvaluationDocument {
 [[nodiscard]] Result<EvaluationDocument> ParseEvaluationDocument(std::string_view text,
                                                                  const std::string& name);
 
-// Profiles of the same model (or, without one, of the same file) from several documents together,
-// in order; of a profile that occurs more than once the last counts.
-[[nodiscard]] std::vector<EvaluationDocument> MergeByModel(
-    std::vector<EvaluationDocument> documents);
+// Profiles of the same model and prompts (or, without a model, of the same file) from several
+// documents together, in order; of a profile that occurs more than once the last counts.
+[[nodiscard]] std::vector<EvaluationDocument> MergeRuns(std::vector<EvaluationDocument> documents);
 
 // Which profiles no other one beats in both ratio and KL; [profile].
 [[nodiscard]] std::vector<bool> ParetoMembers(const std::vector<ReportedProfile>& profiles);

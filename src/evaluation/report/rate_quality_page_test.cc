@@ -101,11 +101,27 @@ TEST(RateQualityPage, ParetoMembersAreNotBeaten) {
 TEST(RateQualityPage, OneModelIsOneSection) {
   const char* again =
       R"({"model":"tiny <b>","total":{"profile":"worse","kl":0.015,"compression_ratio":4}})";
-  const auto merged = MergeByModel({Parse(kSeveral), Parse(again), Parse(R"({"model":"other",
+  const auto merged = MergeRuns({Parse(kSeveral), Parse(again), Parse(R"({"model":"other",
       "total":{"profile":"none","kl":0,"compression_ratio":1}})")});
   ASSERT_EQ(merged.size(), 2U);
   ASSERT_EQ(merged[0].profiles.size(), 3U);
   EXPECT_DOUBLE_EQ(merged[0].profiles[1].kl, 0.015);
+}
+
+TEST(RateQualityPage, RunsOfOtherPromptsStayApart) {
+  const auto run = [](const std::string& profile, const std::string& digest) {
+    return Parse((R"({"model":"m","prompts_digest":")" + digest + R"(","total":{"profile":")" +
+                  profile + R"(","kl":0.1,"compression_ratio":2}})")
+                     .c_str());
+  };
+  const auto merged = MergeRuns({run("a", "1"), run("b", "2"), run("c", "1")});
+  ASSERT_EQ(merged.size(), 2U);
+  EXPECT_EQ(merged[0].profiles.size(), 2U);
+  EXPECT_EQ(merged[1].profiles[0].profile, "b");
+  const std::string text = RateQualityMarkdown(merged);
+  EXPECT_THAT(text, HasSubstr("### m\n"));
+  EXPECT_THAT(text, HasSubstr("### m (2)\n"));
+  EXPECT_EQ(RateQualityPlots(merged)[1].name, "m-2-kl.svg");
 }
 
 TEST(RateQualityPage, OtherDocumentsAreRefused) {
