@@ -34,8 +34,8 @@ struct QueryView {
   std::vector<QueryLayer> layers;  // ascending
 };
 
-// What an encoder remembers of one request from frame to frame, so that a frame's tokens are weighed
-// beside those that were sent before: for profiles with a selector that looks back
+// What an encoder remembers of one request from frame to frame, so that a frame's tokens are
+// weighed beside those that were sent before: for profiles with a selector that looks back
 // (`expected:keys=seen`), and empty for all others. Frames come in the order of their tokens; one
 // that comes again replaces what it left, and all that followed. Grows by about 1 % of the KV that
 // it has seen. Serves every encoder of the same profile; one thread at a time.
@@ -105,10 +105,11 @@ using StageSeconds = std::map<std::string, double>;
 [[nodiscard]] Result<Profile> ParseProfile(std::string_view text);
 
 // Appends one frame to `out`. Host memory only for now (kUnsupported otherwise). Bytes depend on
-// the tensor values, profile and options alone (and on the earlier frames of options.request). Times are added to `seconds`. Safe from many
-// threads on different `out`. Errors, which leave `out` as it was: kInvalidArgument (view or
-// profile does not fit), kUnsupported (dtype, device, a stage that this build lacks), kBadInput
-// (non-finite values where a lossy stage needs finite ones), kResourceExhausted (no memory).
+// the tensor values, profile and options alone (and on the earlier frames of options.request).
+// Times are added to `seconds`. Safe from many threads on different `out`. Errors, which leave
+// `out` as it was: kInvalidArgument (view or profile does not fit), kUnsupported (dtype, device, a
+// stage that this build lacks), kBadInput (non-finite values where a lossy stage needs finite
+// ones), kResourceExhausted (no memory).
 [[nodiscard]] Status EncodeFrame(const ConstKvView& view, const Profile& profile,
                                  const EncodeOptions& options, std::vector<std::byte>& out,
                                  StageSeconds* seconds = nullptr, const CodecOptions& codec = {});

@@ -189,8 +189,8 @@ KVSERVE_API kvserve_status kvserve_encoder_encode(kvserve_encoder* encoder,
    nothing after an error. */
 KVSERVE_API const char* kvserve_encoder_fallback_reason(const kvserve_encoder* encoder);
 
-/* For the frames of one request, which come in the order of their tokens. It serves every encoder of
-   the same profile (KVSERVE_INVALID_ARGUMENT from others), one thread at a time. */
+/* For the frames of one request, which come in the order of their tokens. It serves every encoder
+   of the same profile (KVSERVE_INVALID_ARGUMENT from others), one thread at a time. */
 KVSERVE_API kvserve_status kvserve_request_create(const kvserve_encoder* encoder,
                                                   kvserve_request** out);
 KVSERVE_API void kvserve_request_destroy(kvserve_request* request);
