@@ -179,8 +179,8 @@ void DefineEncode(nb::class_<Encoder>& encoder, ViewOf view_of) {
 }
 
 void BindEncoder(nb::module_& module) {
-  nb::class_<Request>(module, "Request",
-                      "What an encoder remembers of one request from frame to frame.");
+  const nb::class_<Request> request(
+      module, "Request", "What an encoder remembers of one request from frame to frame.");
   nb::class_<Encoder> encoder(module, "Encoder");
   encoder.def(nb::init<Profile, std::uint32_t, const CalibrationHandle*, std::optional<Profile>>(),
               nb::arg("profile"), nb::arg("threads") = 1, nb::arg("calibration") = nb::none(),
