@@ -65,9 +65,9 @@ TEST(FrameStatistics, FramesOfSinksAloneAndPlanesWithoutWhitening) {
   const Frame frame(4);
   const CalibrationArtefact artefact = Artefact(frame.geometry);
   Arena arena;
-  for (const auto& plane : MeasureFrame(frame.kv.view(), artefact, arena).value()) {
-    EXPECT_FALSE(plane.measured);
-  }
+  const auto sinks = MeasureFrame(frame.kv.view(), artefact, arena);
+  ASSERT_TRUE(sinks);
+  for (const auto& plane : *sinks) EXPECT_FALSE(plane.measured);
   CalibrationArtefact::Contents contents = artefact.contents();
   contents.whitening.clear();
   const CalibrationArtefact without(std::move(contents), Fingerprint{});

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <deque>
+#include <mutex>
 #include <vector>
 
 #include "base/hash.h"
@@ -64,9 +66,7 @@ void AddKlt(std::size_t heads, std::size_t dim, CalibrationArtefact::Contents& c
   if (all <= kMostKltColumns) joint = SampleKlt(all, all);
 }
 
-}  // namespace
-
-std::shared_ptr<const CalibrationArtefact> SampleArtefact(const KvGeometry& geometry) {
+std::shared_ptr<const CalibrationArtefact> MakeSample(const KvGeometry& geometry) {
   CalibrationArtefact::Contents contents;
   contents.geometry = geometry;
   contents.tokens = 1000;
@@ -89,6 +89,26 @@ std::shared_ptr<const CalibrationArtefact> SampleArtefact(const KvGeometry& geom
   AddTransformSample(kMostKltColumns, contents);
   return std::make_shared<const CalibrationArtefact>(std::move(contents),
                                                      Hash128(std::as_bytes(std::span(shape))));
+}
+
+// Geometries of late with their artefacts: tests ask for the same one at every frame, and it takes
+// long to make, and to invert its matrices.
+struct Kept {
+  KvGeometry geometry;
+  std::shared_ptr<const CalibrationArtefact> artefact;
+};
+constexpr std::size_t kKept = 4;
+
+}  // namespace
+
+std::shared_ptr<const CalibrationArtefact> SampleArtefact(const KvGeometry& geometry) {
+  static std::mutex mutex;
+  static std::deque<Kept> kept;
+  const std::lock_guard lock(mutex);
+  const auto found = std::ranges::find(kept, geometry, &Kept::geometry);
+  if (found != kept.end()) return found->artefact;
+  if (kept.size() == kKept) kept.pop_front();
+  return kept.emplace_back(Kept{geometry, MakeSample(geometry)}).artefact;
 }
 
 }  // namespace kvserve::testing
