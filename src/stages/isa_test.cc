@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "kernels/isa/isa_testing.h"
@@ -31,14 +33,23 @@ void CheckChain(const std::string& text, const ConstKvView& view) {
   });
 }
 
-TEST(EveryIsa, GivesTheSameFramesAndValues) {
-  for (const DType dtype : {DType::kFloat16, DType::kBFloat16, DType::kFloat32}) {
-    const KvGeometry geometry = testing::MakeGeometry(dtype, {{3, 80, 96}, {2, 64, 64}, {1, 7, 0}});
-    const KvBuffer chunk = testing::MakeChunk(geometry, {0, 150});  // enough symbols for all lanes
-    for (const std::string& text : testing::AllChains()) CheckChain(text, chunk.view());
-    for (const std::string& text : testing::AllSettings()) CheckChain(text, chunk.view());
-  }
+constexpr std::size_t kParts = 4;  // that the chains are tested in, to run side by side
+
+class EveryIsa : public ::testing::TestWithParam<std::tuple<DType, std::size_t>> {};
+
+TEST_P(EveryIsa, GivesTheSameFramesAndValues) {
+  const auto [dtype, part] = GetParam();
+  const KvGeometry geometry = testing::MakeGeometry(dtype, {{3, 80, 96}, {2, 64, 64}, {1, 7, 0}});
+  const KvBuffer chunk = testing::MakeChunk(geometry, {0, 150});  // enough symbols for all lanes
+  std::vector<std::string> chains = testing::AllChains();
+  for (std::string& text : testing::AllSettings()) chains.push_back(std::move(text));
+  for (std::size_t i = part; i < chains.size(); i += kParts) CheckChain(chains[i], chunk.view());
 }
+
+INSTANTIATE_TEST_SUITE_P(Chains, EveryIsa,
+                         ::testing::Combine(::testing::Values(DType::kFloat16, DType::kBFloat16,
+                                                              DType::kFloat32),
+                                            ::testing::Range(std::size_t{0}, kParts)));
 
 }  // namespace
 }  // namespace kvserve
