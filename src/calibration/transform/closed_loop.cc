@@ -83,7 +83,7 @@ Status PlaneLoop::Run(std::span<const HistoryRows> inputs, Workers& workers,
   const std::size_t in_stride = PaddedInputs(predictor.inputs);
   const std::size_t out_stride = PaddedColumns(columns);
   const std::size_t tiles = (rows + kTileRows - 1) / kTileRows;
-  const Status status = workers.Run(tiles, [&](std::size_t tile, Arena& scratch) -> Status {
+  Status status = workers.Run(tiles, [&](std::size_t tile, Arena& scratch) -> Status {
     const std::size_t first = tile * kTileRows;
     const std::size_t count = std::min(kTileRows, rows - first);
     const auto predictions = scratch.TakeZeroed<float>(count * out_stride);

@@ -68,7 +68,8 @@ std::vector<std::int32_t> Energies(const ContextRows& rows, const CodeTables::Pl
   std::array<std::int32_t, kCodeClasses> levels{};
   for (std::size_t k = 0; k < kCodeClasses; ++k) {
     std::uint64_t sum = 0;
-    for (const int column : plane.column) sum += mean_sizes[TableAt(column + plane.klass[k])];
+    for (const std::int8_t column : plane.column)
+      sum += mean_sizes[TableAt(column + plane.klass[k])];
     levels[k] = ExpectedLevel(sum);
   }
   const std::size_t columns = plane.column.size();

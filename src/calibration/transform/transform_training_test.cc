@@ -148,7 +148,7 @@ TEST_F(TransformTraining, PredictionLeavesTheNoise) {
   EXPECT_GT(planes[0].energy_spread, 0);
   const auto mean_column = [&](std::size_t p) {
     double sum = 0;
-    for (const int index : contents->code_tables->points[0].planes[p].column) sum += index;
+    for (const std::int8_t index : contents->code_tables->points[0].planes[p].column) sum += index;
     return sum / (2 * kDim);
   };
   EXPECT_LT(mean_column(2), mean_column(0) - 4);
