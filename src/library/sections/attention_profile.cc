@@ -13,10 +13,6 @@ using Knots = std::vector<std::uint32_t>;
 
 constexpr std::size_t kMostKnots = 64;
 
-tl::unexpected<Error> Wrong(const std::string& what) {
-  return MakeError(ErrorCode::kCorruptData, what);
-}
-
 bool Present(const Contents& contents) {
   return std::any_of(contents.attention_profile.planes.begin(),
                      contents.attention_profile.planes.end(),

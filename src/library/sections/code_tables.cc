@@ -15,10 +15,6 @@ using Contents = CalibrationArtefact::Contents;
 constexpr unsigned kTotal = 4096;
 constexpr std::size_t kMaxPoints = 64;
 
-tl::unexpected<Error> Wrong(const std::string& what) {
-  return MakeError(ErrorCode::kCorruptData, what);
-}
-
 template <typename T, std::size_t kSize>
 Status ReadArray(ByteReader& in, std::array<T, kSize>& out) {
   KVSERVE_ASSIGN(const auto bytes, in.GetBytes(kSize * sizeof(T)));

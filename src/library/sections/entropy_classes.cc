@@ -15,10 +15,6 @@ using Contents = CalibrationArtefact::Contents;
 constexpr std::uint32_t kTotal = 4096;
 constexpr std::size_t kMaxClasses = 64;
 
-tl::unexpected<Error> Wrong(const std::string& what) {
-  return MakeError(ErrorCode::kCorruptData, what);
-}
-
 bool Present(const Contents& contents) {
   return !contents.entropy.empty();
 }

@@ -9,10 +9,6 @@ namespace {
 
 using Contents = CalibrationArtefact::Contents;
 
-tl::unexpected<Error> Wrong(const std::string& what) {
-  return MakeError(ErrorCode::kCorruptData, what);
-}
-
 bool Present(const Contents& contents) {
   return !contents.frame_expectation.planes.empty();
 }

@@ -9,10 +9,6 @@ namespace {
 
 using Contents = CalibrationArtefact::Contents;
 
-tl::unexpected<Error> Wrong(const std::string& what) {
-  return MakeError(ErrorCode::kCorruptData, what);
-}
-
 bool Present(const Contents& contents) {
   return std::any_of(contents.head_scores.begin(), contents.head_scores.end(),
                      [](const std::vector<float>& layer) { return !layer.empty(); });

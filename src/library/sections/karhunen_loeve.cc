@@ -15,10 +15,6 @@ using Planes = std::vector<KarhunenLoeve> Contents::*;
 
 constexpr double kNormTolerance = 1e-3;  // of a row of the basis
 
-tl::unexpected<Error> Wrong(const std::string& what) {
-  return MakeError(ErrorCode::kCorruptData, what);
-}
-
 // Columns of a group.
 template <Planes kPlanes>
 std::size_t GroupColumns(const KvGeometry& geometry, std::size_t plane) {
@@ -99,16 +95,11 @@ Status CheckPlane(const KarhunenLoeve& plane, std::size_t all, std::size_t colum
 
 template <Planes kPlanes>
 Status Check(const Contents& contents) {
-  const auto& planes = contents.*kPlanes;
-  if (planes.size() != 2 * contents.geometry.layers.size() || !Present<kPlanes>(contents)) {
-    return Wrong("there is no plane, or not two for each layer");
-  }
-  for (std::size_t p = 0; p < planes.size(); ++p) {
-    const auto status = CheckPlane(planes[p], PlaneColumns(contents.geometry, p),
-                                   GroupColumns<kPlanes>(contents.geometry, p));
-    if (!status) return Wrong(PlaneText(p) + status.error().message);
-  }
-  return {};
+  return CheckPlanes(contents.geometry, contents.*kPlanes, Present<kPlanes>(contents),
+                     [&](const KarhunenLoeve& plane, std::size_t p) {
+                       return CheckPlane(plane, PlaneColumns(contents.geometry, p),
+                                         GroupColumns<kPlanes>(contents.geometry, p));
+                     });
 }
 
 template <Planes kPlanes>

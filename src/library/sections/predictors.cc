@@ -11,10 +11,6 @@ namespace {
 
 using Contents = CalibrationArtefact::Contents;
 
-tl::unexpected<Error> Wrong(const std::string& what) {
-  return MakeError(ErrorCode::kCorruptData, what);
-}
-
 bool Present(const Contents& contents) {
   return std::any_of(contents.predictors.begin(), contents.predictors.end(),
                      [](const Predictor& plane) { return plane.inputs != 0; });
@@ -60,16 +56,11 @@ Status CheckPlane(const Predictor& plane, std::size_t all, std::size_t inputs) {
 }
 
 Status Check(const Contents& contents) {
-  const auto& planes = contents.predictors;
-  if (planes.size() != 2 * contents.geometry.layers.size() || !Present(contents)) {
-    return Wrong("there is no plane, or not two for each layer");
-  }
-  for (std::size_t p = 0; p < planes.size(); ++p) {
-    const auto status = CheckPlane(planes[p], PlaneColumns(contents.geometry, p),
-                                   PredictorInputs(contents.geometry, p));
-    if (!status) return Wrong(PlaneText(p) + status.error().message);
-  }
-  return {};
+  return CheckPlanes(contents.geometry, contents.predictors, Present(contents),
+                     [&](const Predictor& plane, std::size_t p) {
+                       return CheckPlane(plane, PlaneColumns(contents.geometry, p),
+                                         PredictorInputs(contents.geometry, p));
+                     });
 }
 
 }  // namespace

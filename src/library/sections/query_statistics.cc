@@ -9,10 +9,6 @@ namespace {
 
 using Contents = CalibrationArtefact::Contents;
 
-tl::unexpected<Error> Wrong(const std::string& what) {
-  return MakeError(ErrorCode::kCorruptData, what);
-}
-
 std::size_t Triangle(std::size_t dim) {
   return dim * (dim + 1) / 2;
 }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "base/byte_io.h"
@@ -25,6 +26,11 @@ struct CalibrationSection {
   // Values, for writer and reader alike; the message says what is wrong and where.
   Status (*check)(const Contents& contents) = nullptr;
 };
+
+// What `check` and `read` say of damage.
+inline tl::unexpected<Error> Wrong(const std::string& what) {
+  return MakeError(ErrorCode::kCorruptData, what);
+}
 
 // Ascending kinds.
 [[nodiscard]] std::span<const CalibrationSection> CalibrationSections();

@@ -31,6 +31,23 @@ inline std::string PlaneText(std::size_t plane) {
   return "layer " + std::to_string(plane / 2) + (plane % 2 == 0 ? " K: " : " V: ");
 }
 
+// Checks a list of planes [2 * layer + kind], of which at least one is `present`, by
+// check(plane, p), and says which one is wrong.
+template <typename Plane, typename Check>
+Status CheckPlanes(const KvGeometry& geometry, const std::vector<Plane>& planes, bool present,
+                   const Check& check) {
+  if (planes.size() != 2 * geometry.layers.size() || !present) {
+    return MakeError(ErrorCode::kCorruptData, "there is no plane, or not two for each layer");
+  }
+  for (std::size_t p = 0; p < planes.size(); ++p) {
+    const Status status = check(planes[p], p);
+    if (!status) {
+      return MakeError(ErrorCode::kCorruptData, PlaneText(p) + status.error().message);
+    }
+  }
+  return {};
+}
+
 // Nothing is allocated before the bytes are there. `count` below 2^60.
 template <typename T>
 Status ReadValues(ByteReader& in, std::size_t count, std::vector<T>& out) {

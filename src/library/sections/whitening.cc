@@ -12,10 +12,6 @@ namespace {
 
 using Contents = CalibrationArtefact::Contents;
 
-tl::unexpected<Error> Wrong(const std::string& what) {
-  return MakeError(ErrorCode::kCorruptData, what);
-}
-
 bool Present(const Contents& contents) {
   return std::any_of(contents.whitening.begin(), contents.whitening.end(),
                      [](const Whitening& plane) { return plane.columns != 0; });
@@ -81,15 +77,10 @@ Status CheckPlane(const Whitening& plane, std::size_t all) {
 }
 
 Status Check(const Contents& contents) {
-  const auto& planes = contents.whitening;
-  if (planes.size() != 2 * contents.geometry.layers.size() || !Present(contents)) {
-    return Wrong("there is no plane, or not two for each layer");
-  }
-  for (std::size_t p = 0; p < planes.size(); ++p) {
-    const auto status = CheckPlane(planes[p], PlaneColumns(contents.geometry, p));
-    if (!status) return Wrong(PlaneText(p) + status.error().message);
-  }
-  return {};
+  return CheckPlanes(contents.geometry, contents.whitening, Present(contents),
+                     [&](const Whitening& plane, std::size_t p) {
+                       return CheckPlane(plane, PlaneColumns(contents.geometry, p));
+                     });
 }
 
 }  // namespace

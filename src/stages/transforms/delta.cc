@@ -10,6 +10,7 @@
 #include "base/try.h"
 #include "kernels/convert/raw_floats.h"
 #include "kernels/predict/predict.h"
+#include "pipeline/plane_switch.h"
 #include "pipeline/stage.h"
 
 namespace kvserve {
@@ -39,15 +40,7 @@ constexpr ParameterInfo kParameters[] = {
      .default_k = 64,
      .unit = "tokens",
      .help = "tokens that share an anchor, itself included (axis=token)"},
-    {.id = kOn,
-     .name = "on",
-     .type = ParameterType::kBoolean,
-     .low = 0,
-     .high = 1,
-     .default_k = 1,
-     .default_v = 1,
-     .per_plane = true,
-     .help = "predict this plane"},
+    OnParameter(kOn, "predict this plane"),
 };
 
 constexpr StageInfo kInfo = {

@@ -2,6 +2,7 @@
 // spread over all of them and coefficients look Gaussian. Nothing is sent: the seed is a parameter.
 #include "kernels/hadamard/hadamard.h"
 
+#include "pipeline/plane_switch.h"
 #include "pipeline/stage.h"
 
 namespace kvserve {
@@ -18,15 +19,7 @@ constexpr ParameterInfo kParameters[] = {
      .high = 2147483647,
      .default_k = 0x3333,
      .help = "seed of the random signs"},
-    {.id = kOn,
-     .name = "on",
-     .type = ParameterType::kBoolean,
-     .low = 0,
-     .high = 1,
-     .default_k = 1,
-     .default_v = 1,
-     .per_plane = true,
-     .help = "rotate this plane"},
+    OnParameter(kOn, "rotate this plane"),
 };
 
 constexpr StageInfo kInfo = {

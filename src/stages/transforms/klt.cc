@@ -7,6 +7,7 @@
 
 #include "base/try.h"
 #include "kernels/gemm/gemm.h"
+#include "pipeline/plane_switch.h"
 #include "pipeline/stage.h"
 
 namespace kvserve {
@@ -29,15 +30,7 @@ constexpr ParameterInfo kParameters[] = {
      .per_plane = true,
      .help = "each head on its own, or all heads of a layer at once",
      .choices = kScopes},
-    {.id = kOn,
-     .name = "on",
-     .type = ParameterType::kBoolean,
-     .low = 0,
-     .high = 1,
-     .default_k = 1,
-     .default_v = 1,
-     .per_plane = true,
-     .help = "transform this plane"},
+    OnParameter(kOn, "transform this plane"),
 };
 
 constexpr StageInfo kInfo = {

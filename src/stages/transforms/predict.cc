@@ -8,6 +8,7 @@
 
 #include "base/try.h"
 #include "kernels/predict_rows/predict_rows.h"
+#include "pipeline/plane_switch.h"
 #include "pipeline/stage.h"
 
 namespace kvserve {
@@ -16,15 +17,7 @@ namespace {
 constexpr std::uint8_t kOn = 1;  // and 2 for V
 
 constexpr ParameterInfo kParameters[] = {
-    {.id = kOn,
-     .name = "on",
-     .type = ParameterType::kBoolean,
-     .low = 0,
-     .high = 1,
-     .default_k = 1,
-     .default_v = 1,
-     .per_plane = true,
-     .help = "predict this plane"},
+    OnParameter(kOn, "predict this plane"),
 };
 
 constexpr StageInfo kInfo = {

@@ -7,6 +7,7 @@
 
 #include "base/try.h"
 #include "kernels/gemm/gemm.h"
+#include "pipeline/plane_switch.h"
 #include "pipeline/stage.h"
 
 namespace kvserve {
@@ -25,15 +26,7 @@ constexpr ParameterInfo kParameters[] = {
      .default_v = 1,
      .per_plane = true,
      .help = "in calibrated units of error; 1 costs 0.01 nats per token at 1024 of context"},
-    {.id = kOn,
-     .name = "on",
-     .type = ParameterType::kBoolean,
-     .low = 0,
-     .high = 1,
-     .default_k = 1,
-     .default_v = 1,
-     .per_plane = true,
-     .help = "transform this plane"},
+    OnParameter(kOn, "transform this plane"),
 };
 
 constexpr StageInfo kInfo = {
