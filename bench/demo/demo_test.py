@@ -2,6 +2,7 @@
 
 import math
 import socket
+import subprocess
 import threading
 import unittest
 
@@ -95,6 +96,33 @@ class Results(unittest.TestCase):
         run.kl[plan.PROFILES[4]] = 0.03
         best = summary.best_lossy(results.document([run], {}), "m", 20)
         self.assertEqual(best["policy"], f"static:{plan.PROFILES[2]}")
+
+
+class Calibrated(unittest.TestCase):
+    def result(self, kl: float = 0.005) -> dict:
+        run = model_run([Sample(0, "none", 0, False, answer(jct_ms=1000)),
+                         Sample(20, "none", 0, False, answer(jct_ms=5000)),
+                         Sample(20, LOSSY, 0, False, answer(jct_ms=2000)),
+                         Sample(20, plan.CALIBRATED, 0, False, answer(jct_ms=1200))])
+        run.kl[plan.CALIBRATED] = kl
+        return results.document([run], {})
+
+    def test_it_is_told_apart_from_the_best_without_calibration(self):
+        ours, rival = summary.calibrated_pair(self.result(), "m", 20)
+        self.assertEqual(ours["policy"], plan.policy(plan.CALIBRATED))
+        self.assertEqual(rival["policy"], f"static:{LOSSY}")
+        self.assertIsNone(summary.calibrated_pair(self.result(), "m", 5))
+        sentence, = report.calibrated_costs(self.result())
+        self.assertIn("calibrated 5.0%", sentence)
+        self.assertIn("K16 V8 25.0%", sentence)
+
+    def test_no_prompt_is_a_text_of_the_calibration(self):
+        run = subprocess.run(["bash", "-c", ". scripts/dev/calibration.sh && calibration_texts"],
+                             cwd=plan.ROOT, check=True, capture_output=True, text=True)
+        texts = run.stdout.splitlines()
+        self.assertEqual(len(texts), 16)
+        most = max(plan.FULL.pairs, plan.FULL.evaluated_prompts, *plan.FULL.repeats.values())
+        self.assertFalse(set(texts) & set(plan.PROMPTS.read_text().splitlines()[:most]))
 
 
 class Requests(unittest.TestCase):

@@ -39,7 +39,8 @@ def answers(options, pair: Pair, prompts, profile: str | None, label: str) -> li
 
 @contextlib.contextmanager
 def serving(options, model: Path, local: bool):
-    pair = Pair(options.kvserve, model, LoopbackLink(), plan.LOGS / "equality", local=local)
+    pair = Pair(options.kvserve, model, LoopbackLink(), plan.LOGS / "equality", local=local,
+                artefact=plan.artefact(model))
     try:
         yield pair
     finally:

@@ -51,7 +51,8 @@ class Runner:
             self.close()
             started = time.monotonic()
             self.pair = Pair(self.kvserve, self.model, self.link, plan.LOGS / self.run.name,
-                             pace_mbps=mbps if self.link.paced else 0)
+                             pace_mbps=mbps if self.link.paced else 0,
+                             artefact=plan.artefact(self.model))
             print(f"    pair of {self.run.name} serves after {time.monotonic() - started:.1f} s")
 
     def close(self) -> None:

@@ -33,8 +33,9 @@ class Pair:
     (`local=True`) one decode node that does everything itself."""
 
     def __init__(self, kvserve: Path, model: Path, link, logs: Path, pace_mbps: float = 0,
-                 local: bool = False):
+                 local: bool = False, artefact: Path | None = None):
         self.link = link
+        self.calibration = ["--calib", str(artefact)] if artefact else []
         self.logs = logs
         self.processes: dict[str, subprocess.Popen] = {}
         self.scratch = tempfile.TemporaryDirectory(prefix="kvserve-demo-")
@@ -49,11 +50,11 @@ class Pair:
         token = Path(self.scratch.name) / "token"
         token.touch(mode=0o600)
         token.write_text(secrets.token_hex(16) + "\n")
-        decode = [str(kvserve), "serve", "decode", "--model", str(model)]
+        decode = [str(kvserve), "serve", "decode", "--model", str(model), *self.calibration]
         if not local:
             address = f"{self.link.prefill_host}:{free_port(self.link, 'prefill')}"
             prefill = [str(kvserve), "serve", "prefill", "--model", str(model), "--listen", address,
-                       "--token-file", str(token)]
+                       "--token-file", str(token), *self.calibration]
             if pace_mbps:
                 prefill += ["--pace-mbps", f"{pace_mbps:g}"]
             self._spawn("prefill", prefill)

@@ -12,12 +12,14 @@ PROMPTS = ROOT / "data" / "prompts" / "prompts.jsonl"
 LOGS = ROOT / "build" / "log"
 OUT = ROOT / "out"
 
+CALIBRATED = "calibrated"
 PROFILES = [
     "none",
     "lossless",
     "hadamard|uniform:k_levels=32,v_levels=16|rans",
     "hadamard|uniform:k_levels=16,v_levels=8|rans",
     "hadamard|uniform:k_levels=8,v_levels=5|rans",
+    CALIBRATED,
 ]
 LINKS_MBPS = [0, 1000, 100, 20, 5]  # 0: unshaped
 PAIRED_LINK_MBPS = 1000  # where none and the recommended profile are measured in interleaved pairs
@@ -39,6 +41,11 @@ class Plan:
 
 QUICK = Plan({"smollm2-135m": MODELS["smollm2-135m"]}, {0: 3, 1000: 2, 100: 3, 20: 2, 5: 1}, 10, 4)
 FULL = Plan(MODELS, {0: 8, 1000: 5, 100: 8, 20: 6, 5: 3}, 20, 16)
+
+
+def artefact(model: Path) -> Path:
+    """What `./dev` calibrated for this model, on texts behind all that are prompts here."""
+    return model.with_name(model.name.removesuffix("-f16.gguf") + ".calib")
 
 
 def policy(profile: str) -> str:

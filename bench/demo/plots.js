@@ -1,6 +1,6 @@
 'use strict';
 // Plots of the report page; DATA = {rows, floor, links, models} comes from report.py.
-const PALETTE = ['#8a94a0', '#3b6fb6', '#7fc8b2', '#2a9d8f', '#0b5f5f'];
+const PALETTE = ['#8a94a0', '#3b6fb6', '#7fc8b2', '#2a9d8f', '#0b5f5f', '#d9480f'];
 const STAGE_NAMES = {prefill: 'prefill', encode: 'encode', wire: 'wire', decode: 'decode',
                      first_token: 'first token', rest: 'other tokens'};
 const STAGE_COLORS = {prefill: '#b8c0c9', encode: '#e9a23b', wire: '#c8553d', decode: '#7a5ea8',
@@ -46,21 +46,28 @@ function plotJct() {
     xaxis: {type: several ? 'multicategory' : 'category'}}), CONFIG);
 }
 
+// Cost against bandwidth. A cost of nothing or less is noise, for which this axis has no place.
 function plotCost() {
-  const links = DATA.links.filter(link => DATA.rows.some(row => row.link === link && row.cost !== null));
-  const traces = byLink(row => row.cost, links).filter(series => series.label !== 'none').map(
-    series => ({
-      type: 'bar', name: series.label, x: series.x, y: series.y,
-      marker: {color: colorOf(series.label)},
-      text: series.y.map(value => value === null ? '' : value.toFixed(2)), textposition: 'outside',
-      cliponaxis: false, textfont: {size: 11},
-      hovertemplate: '%{y:.2f} of none<extra>' + series.label + '</extra>'}));
+  const traces = labels.filter(label => label !== 'none').flatMap(
+      label => DATA.models.map((model, number) => {
+        const rows = DATA.rows.filter(row => row.label === label && row.model === model && row.cost > 0)
+            .sort((a, b) => a.link_mbps - b.link_mbps);
+        const name = several ? `${model}, ${label}` : label;
+        return {
+          type: 'scatter', mode: 'lines+markers+text', name, x: rows.map(row => row.link_mbps),
+          y: rows.map(row => row.cost), marker: {size: 9, symbol: number ? 'square' : 'circle'},
+          line: {color: colorOf(label), width: 2.5, dash: number ? 'dash' : 'solid'},
+          text: rows.map(row => row.link_mbps <= 20 ? row.cost.toPrecision(2) : ''),
+          textposition: 'bottom center', textfont: {size: 11}, cliponaxis: false,
+          hovertemplate: '%{y:.3f} of none at %{x} Mbit/s<extra>' + name + '</extra>'};
+      }));
+  const links = [...new Set(DATA.rows.filter(row => row.cost > 0).map(row => row.link_mbps))];
   Plotly.newPlot('cost', traces, layout({
-    barmode: 'group', bargap: .25,
     shapes: [{type: 'line', xref: 'paper', x0: 0, x1: 1, y0: 1, y1: 1,
               line: {dash: 'dot', width: 1.5, color: '#1c2733'}}],
-    yaxis: {title: {text: 'cost / cost of none'}, gridcolor: '#e8ebef', zerolinecolor: '#aab3bd'},
-    xaxis: {type: several ? 'multicategory' : 'category'}}), CONFIG);
+    yaxis: {type: 'log', title: {text: 'cost / cost of none'}, gridcolor: '#e8ebef',
+            tickvals: [.02, .05, .1, .2, .5, 1, 2, 5, 10]},
+    xaxis: {type: 'log', title: {text: 'Mbit/s'}, gridcolor: '#e8ebef', tickvals: links}}), CONFIG);
 }
 
 // One small plot per model and link: stacked stages per profile, a diamond at the JCT.

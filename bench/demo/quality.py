@@ -20,11 +20,15 @@ def file_key(path: Path) -> str:
     return f"{path.name}:{stat.st_size}:{stat.st_mtime_ns}"
 
 
+def contents_key(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
 def remembered(argv: list[str], kvserve: Path, model: Path) -> dict:
-    """The JSON that this command printed, from build/demo if the same binary, model, prompts and
-    arguments were there before."""
-    parts = [hashlib.sha256(kvserve.read_bytes()).hexdigest(), file_key(model),
-             hashlib.sha256(plan.PROMPTS.read_bytes()).hexdigest(), *argv]
+    """The JSON that this command printed, from build/demo if the same binary, model, artefact,
+    prompts and arguments were there before."""
+    parts = [contents_key(kvserve), file_key(model), contents_key(plan.artefact(model)),
+             contents_key(plan.PROMPTS), *argv]
     name = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
     cache = plan.ROOT / "build" / "demo" / f"{argv[1]}-{name}.json"
     if not cache.exists():
@@ -51,7 +55,8 @@ def kv_dtype(kvserve: Path, model: Path) -> str:
 
 
 def command(kvserve: Path, model: Path, prompts: int) -> list[str]:
-    argv = [str(kvserve), "evaluate", "--json", "--model", str(model)]
+    argv = [str(kvserve), "evaluate", "--json", "--model", str(model), "--calib",
+            str(plan.artefact(model))]
     for profile in plan.PROFILES:
         if profile not in ("none", "lossless"):
             argv += ["--profile", profile]

@@ -77,8 +77,23 @@ def table_rows(result: dict) -> str:
     return "\n".join(lines)
 
 
+def calibrated_costs(result: dict) -> list[str]:
+    """A sentence per model and slow link: calibrated against the best without calibration."""
+    found = []
+    for model in result["floor"]:
+        for mbps in summary.CALIBRATED_LINKS_MBPS:
+            pair = summary.calibrated_pair(result, model, mbps)
+            if pair:
+                ours, rival = [f"{html.escape(short(r['policy']))} {results.cost_ratio(result, r):.1%} "
+                               f"(KL {r['kl']:.4f}, first token after {seconds(r['ttft_ms'])})"
+                               for r in pair]
+                found.append(f"<p>{html.escape(model)} at {plan.link_name(mbps)}, of what none costs: "
+                             f"{ours}; the best profile without calibration, {rival}.</p>")
+    return found
+
+
 def checks(result: dict) -> str:
-    items = []
+    items = calibrated_costs(result)
     for model, paired in result["interleaved"].items():
         if paired:
             low, high = paired["ci95_ms"]

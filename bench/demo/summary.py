@@ -6,6 +6,7 @@ from demo import choice, plan, results
 GOAL_LINK_MBPS = 20
 GOAL_LOSSY = 0.25
 GOAL_LOSSLESS = {"bf16": 0.75, "f16": 0.92}
+CALIBRATED_LINKS_MBPS = (20, 5)
 
 
 def print_table(result: dict) -> None:
@@ -30,6 +31,17 @@ def best_lossy(result: dict, model: str, mbps: float) -> dict | None:
     return min(fits, key=lambda r: r["jct_ms"], default=None)
 
 
+def calibrated_pair(result: dict, model: str, mbps: float) -> tuple[dict, dict] | None:
+    """The rows of calibrated and of the best profile without calibration, where both were measured
+    and cost something."""
+    calibrated = results.find(result["rows"], model, mbps, plan.policy(plan.CALIBRATED))
+    others = [r for r in result["rows"] if r is not calibrated]
+    rival = best_lossy({**result, "rows": others}, model, mbps)
+    pair = (calibrated, rival)
+    believed = all(r and believable(results.cost_ratio(result, r)) for r in pair)
+    return pair if believed else None
+
+
 def check(met: bool, text: str) -> None:
     print(f"{'ok  ' if met else 'MISS'} {text}")
 
@@ -41,6 +53,17 @@ def believable(cost: float | None) -> bool:
 
 def share(cost: float | None) -> str:
     return "an unknown share" if cost is None else f"{cost:.3f}"
+
+
+def check_calibrated(result: dict, model: str, mbps: float) -> None:
+    pair = calibrated_pair(result, model, mbps)
+    if not pair:
+        return
+    (ours, rival), costs = pair, [results.cost_ratio(result, r) for r in pair]
+    check(costs[0] < costs[1] and ours["kl"] <= choice.KL_LIMIT,
+          f"{model}, {plan.link_name(mbps)}: {plan.CALIBRATED} costs {share(costs[0])} of none, KL "
+          f"{ours['kl']:.5f}; the best without calibration, {rival['policy']}, {share(costs[1])}, KL "
+          f"{rival['kl']:.5f}")
 
 
 def check_model(result: dict, model: str) -> None:
@@ -58,6 +81,8 @@ def check_model(result: dict, model: str) -> None:
         check(believable(cost) and cost <= goal,
               f"{model}, {name}: lossless costs {share(cost)} of none (goal {goal} on "
               f"{lossless['kv_dtype'] or '16-bit'} KV)")
+    for mbps in CALIBRATED_LINKS_MBPS:
+        check_calibrated(result, model, mbps)
     recommended = result["recommended"][model].get(f"{GOAL_LINK_MBPS}")
     check(recommended != "none", f"{model}, {name}: recommended is {recommended}")
     paired = result["interleaved"][model]
