@@ -31,7 +31,6 @@ struct HeadRoom {
   HeadRoom(std::size_t tokens, std::size_t k_dim, std::size_t v_dim, Arena& arena)
       : mean(arena.Take<float>(k_dim)),
         covariance(arena.Take<float>(k_dim * k_dim)),
-        products(arena.Take<float>(k_dim * kKeyBlock)),
         logits(arena.Take<float>(PackedTokens(tokens))),
         forms(arena.Take<float>(PackedTokens(tokens))),
         probability(arena.Take<float>(PackedTokens(tokens))),
@@ -39,7 +38,6 @@ struct HeadRoom {
 
   std::span<float> mean;
   std::span<float> covariance;
-  std::span<float> products;
   std::span<float> logits;
   std::span<float> forms;
   std::span<float> probability;
@@ -51,7 +49,7 @@ double ExpectAttention(const HeadTokens& head, const HeadRoom& room) {
   const std::size_t dim = room.mean.size();
   const auto d = static_cast<float>(dim);
   KeyProducts(room.mean, head.keys, dim, room.logits);
-  QuadraticForms(room.covariance, head.keys, dim, room.products, room.forms);
+  QuadraticForms(room.covariance, head.keys, dim, room.forms);
   const float linear = 1.0F / std::sqrt(d);
   const float quadratic = 1.0F / (2.0F * d);
   for (std::size_t t = 0; t < head.tokens; ++t) {
@@ -61,21 +59,6 @@ double ExpectAttention(const HeadTokens& head, const HeadRoom& room) {
   const SoftmaxSum divisor =
       AddSoftmax(room.logits.first(head.tokens), 1.0F, room.probability.first(head.tokens));
   return double{divisor.largest} + std::log(double{divisor.sum});
-}
-
-// output[c] = sum over tokens of p v, in 32 sums over the tokens i mod 32.
-void MeanValue(const HeadTokens& head, const HeadRoom& room) {
-  const std::size_t dim = room.output.size();
-  for (std::size_t c = 0; c < dim; ++c) {
-    float sums[kKeyBlock] = {};
-    for (std::size_t begin = 0; begin < room.probability.size(); begin += kKeyBlock) {
-      const float* const p = room.probability.data() + begin;
-      const float* const v = head.values.data() + begin * dim + c * kKeyBlock;
-      for (std::size_t t = 0; t < kKeyBlock; ++t) sums[t] += p[t] * v[t];
-    }
-    room.output[c] = 0.0F;
-    for (const float sum : sums) room.output[c] += sum;
-  }
 }
 
 // From the softmax over these tokens to the one over all keys seen.
@@ -91,7 +74,7 @@ void AddHead(const HeadTokens& head, const HeadMemory& memory, const HeadRoom& r
              const TokenSensitivity& out) {
   const double log_sum = ExpectAttention(head, room);
   const auto& p = room.probability;
-  if (!head.values.empty()) MeanValue(head, room);
+  if (!head.values.empty()) SumWeighted(room.probability, head.values, room.output);
   if (memory.log_sum != nullptr) {
     *memory.log_sum = log_sum;
     std::copy(room.output.begin(), room.output.end(), memory.mean.begin());
@@ -110,15 +93,6 @@ void AddHead(const HeadTokens& head, const HeadMemory& memory, const HeadRoom& r
     const float distance = std::max(0.0F, head.energy[t] - 2.0F * along[t] + energy);
     out.key[t] += p[t] * p[t] * distance;
     out.rank[t] += p[t] * std::sqrt(head.energy[t]);
-  }
-}
-
-// energy[t] = |v|^2 of packed tokens.
-void Energies(std::span<const float> packed, std::size_t dim, std::span<float> energy) {
-  std::fill(energy.begin(), energy.end(), 0.0F);
-  for (std::size_t at = 0; at < packed.size(); at += kKeyBlock) {
-    float* const sums = energy.data() + at / (dim * kKeyBlock) * kKeyBlock;
-    for (std::size_t t = 0; t < kKeyBlock; ++t) sums[t] += packed[at + t] * packed[at + t];
   }
 }
 
@@ -183,7 +157,7 @@ bool AddSensitivity(const ConstLayerView& layer, const QueryStatistics& queries,
     if (h % group == 0) {
       PackKeys(k_rows, layer.k.heads, h / group, dim, keys);
       if (!single) PackKeys(v_rows, layer.k.heads, h / group, v_dim, values);
-      Energies(values, v_dim, energy);
+      SumSquares(values, v_dim, energy);
     }
     ahead.Rotate({queries.mean.data() + h * dim, dim},
                  {queries.covariance.data() + h * dim * dim, dim * dim}, room.mean,

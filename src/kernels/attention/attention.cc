@@ -48,6 +48,30 @@ HWY_INLINE void BlockProducts(const float* queries, const float* block, std::siz
   }
 }
 
+// Adds to the forms of two vectors of tokens what kRows rows of the matrix give.
+template <std::size_t kRows>
+HWY_INLINE void AddForms(const float* rows, const float* block, std::size_t dim, std::size_t first,
+                         V32& form0, V32& form1) {
+  const F32 d;
+  V32 low[kRows];
+  V32 high[kRows];
+  for (std::size_t r = 0; r < kRows; ++r) low[r] = high[r] = hn::Zero(d);
+  for (std::size_t j = 0; j < dim; ++j) {
+    const auto key0 = hn::LoadU(d, block + j * kKeyBlock);
+    const auto key1 = hn::LoadU(d, block + j * kKeyBlock + kLanes);
+    for (std::size_t r = 0; r < kRows; ++r) {
+      const auto factor = hn::Set(d, rows[r * dim + j]);
+      low[r] = hn::Add(low[r], hn::Mul(factor, key0));
+      high[r] = hn::Add(high[r], hn::Mul(factor, key1));
+    }
+  }
+  for (std::size_t r = 0; r < kRows; ++r) {
+    const float* const keys = block + (first + r) * kKeyBlock;
+    form0 = hn::Add(form0, hn::Mul(hn::LoadU(d, keys), low[r]));
+    form1 = hn::Add(form1, hn::Mul(hn::LoadU(d, keys + kLanes), high[r]));
+  }
+}
+
 // As SoftmaxExp.
 HWY_INLINE V32 Exp(V32 x) {
   const F32 d;
@@ -79,6 +103,52 @@ void ProductVectors(const float* queries, std::size_t rows, const float* packed,
       BlockProducts<1>(queries + row * dim, block, dim, products + row * tokens + begin, tokens);
     }
   }
+}
+
+// Of one block of tokens.
+void FormVectors(const float* matrix, const float* block, std::size_t dim, float* forms) {
+  const F32 d;
+  for (std::size_t lane = 0; lane < kKeyBlock; lane += 2 * kLanes) {
+    auto form0 = hn::Zero(d);
+    auto form1 = hn::Zero(d);
+    std::size_t i = 0;
+    for (; i + 4 <= dim; i += 4) {
+      AddForms<4>(matrix + i * dim, block + lane, dim, i, form0, form1);
+    }
+    for (; i < dim; ++i) AddForms<1>(matrix + i * dim, block + lane, dim, i, form0, form1);
+    hn::StoreU(form0, d, forms + lane);
+    hn::StoreU(form1, d, forms + lane + kLanes);
+  }
+}
+
+// Of one block of tokens.
+void SquareVectors(const float* block, std::size_t dim, float* squares) {
+  const F32 d;
+  for (std::size_t lane = 0; lane < kKeyBlock; lane += kLanes) {
+    auto sum = hn::Zero(d);
+    for (std::size_t i = 0; i < dim; ++i) {
+      const auto key = hn::LoadU(d, block + i * kKeyBlock + lane);
+      sum = hn::Add(sum, hn::Mul(key, key));
+    }
+    hn::StoreU(sum, d, squares + lane);
+  }
+}
+
+// The 32 sums of one channel; `channel` is its first block's.
+void WeightedVectors(const float* weights, std::size_t tokens, const float* channel,
+                     std::size_t dim, float* partial) {
+  const F32 d;
+  constexpr std::size_t kVectors = kKeyBlock / kLanes;
+  V32 sums[kVectors];
+  for (std::size_t k = 0; k < kVectors; ++k) sums[k] = hn::Zero(d);
+  for (std::size_t begin = 0; begin < tokens; begin += kKeyBlock) {
+    const float* const keys = channel + begin * dim;
+    for (std::size_t k = 0; k < kVectors; ++k) {
+      const auto weight = hn::LoadU(d, weights + begin + k * kLanes);
+      sums[k] = hn::Add(sums[k], hn::Mul(weight, hn::LoadU(d, keys + k * kLanes)));
+    }
+  }
+  for (std::size_t k = 0; k < kVectors; ++k) hn::StoreU(sums[k], d, partial + k * kLanes);
 }
 
 // Of at least one value.
@@ -136,6 +206,9 @@ HWY_AFTER_NAMESPACE();
 namespace kvserve {
 
 HWY_EXPORT(ProductVectors);
+HWY_EXPORT(FormVectors);
+HWY_EXPORT(SquareVectors);
+HWY_EXPORT(WeightedVectors);
 HWY_EXPORT(LargestOf);
 HWY_EXPORT(ExpVectors);
 HWY_EXPORT(AddScaledVectors);
@@ -162,15 +235,31 @@ void KeyProducts(std::span<const float> queries, std::span<const float> packed, 
 }
 
 void QuadraticForms(std::span<const float> matrix, std::span<const float> packed, std::size_t dim,
-                    std::span<float> scratch, std::span<float> forms) {
+                    std::span<float> forms) {
+  if (UseScalarKernels()) return QuadraticFormsRef(matrix, packed, dim, forms);
   for (std::size_t begin = 0; begin < forms.size(); begin += kKeyBlock) {
-    const auto block = packed.subspan(begin * dim, kKeyBlock * dim);
-    float* const sums = forms.data() + begin;
-    KeyProducts(matrix, block, dim, scratch);
-    std::fill_n(sums, kKeyBlock, 0.0F);
-    for (std::size_t i = 0; i < dim * kKeyBlock; i += kKeyBlock) {
-      for (std::size_t t = 0; t < kKeyBlock; ++t) sums[t] += block[i + t] * scratch[i + t];
-    }
+    HWY_DYNAMIC_DISPATCH(FormVectors)
+    (matrix.data(), packed.data() + begin * dim, dim, forms.data() + begin);
+  }
+}
+
+void SumSquares(std::span<const float> packed, std::size_t dim, std::span<float> squares) {
+  if (UseScalarKernels()) return SumSquaresRef(packed, dim, squares);
+  for (std::size_t begin = 0; begin < squares.size(); begin += kKeyBlock) {
+    HWY_DYNAMIC_DISPATCH(SquareVectors)
+    (packed.data() + begin * dim, dim, squares.data() + begin);
+  }
+}
+
+void SumWeighted(std::span<const float> weights, std::span<const float> packed,
+                 std::span<float> sums) {
+  if (UseScalarKernels()) return SumWeightedRef(weights, packed, sums);
+  for (std::size_t c = 0; c < sums.size(); ++c) {
+    float partial[kKeyBlock];
+    HWY_DYNAMIC_DISPATCH(WeightedVectors)
+    (weights.data(), weights.size(), packed.data() + c * kKeyBlock, sums.size(), partial);
+    sums[c] = 0.0F;
+    for (const float sum : partial) sums[c] += sum;
   }
 }
 

@@ -27,9 +27,17 @@ void KeyProducts(std::span<const float> queries, std::span<const float> packed, 
                  std::span<float> products);
 
 // forms[token] = sum over i of key[token][i] * (sum over j of matrix[i][j] * key[token][j]), both
-// ascending from zero, for all packed tokens. `scratch` has dim * kKeyBlock floats.
+// ascending from zero, for all packed tokens.
 void QuadraticForms(std::span<const float> matrix, std::span<const float> packed, std::size_t dim,
-                    std::span<float> scratch, std::span<float> forms);
+                    std::span<float> forms);
+
+// squares[token] = sum over d of key[token][d]^2, d ascending from zero.
+void SumSquares(std::span<const float> packed, std::size_t dim, std::span<float> squares);
+
+// sums[d] = sum over all packed tokens of weights[token] * key[token][d], in 32 sums over the
+// tokens i mod 32, which are then added in ascending order.
+void SumWeighted(std::span<const float> weights, std::span<const float> packed,
+                 std::span<float> sums);
 
 // What a softmax divides by: sum of e^(scale * (logit - largest)).
 struct SoftmaxSum {
@@ -45,6 +53,11 @@ SoftmaxSum AddSoftmax(std::span<float> logits, float scale, std::span<float> mas
 // Oracles.
 void KeyProductsRef(std::span<const float> queries, std::span<const float> packed, std::size_t dim,
                     std::span<float> products);
+void QuadraticFormsRef(std::span<const float> matrix, std::span<const float> packed,
+                       std::size_t dim, std::span<float> forms);
+void SumSquaresRef(std::span<const float> packed, std::size_t dim, std::span<float> squares);
+void SumWeightedRef(std::span<const float> weights, std::span<const float> packed,
+                    std::span<float> sums);
 SoftmaxSum AddSoftmaxRef(std::span<float> logits, float scale, std::span<float> mass);
 
 }  // namespace kvserve

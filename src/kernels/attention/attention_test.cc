@@ -101,19 +101,60 @@ TEST(Attention, ExponentialsKeepTheirBound) {
   EXPECT_EQ(SoftmaxExp(-1e30F), SoftmaxExp(-87.0F));
 }
 
+TEST(Attention, EveryTargetGivesTheOraclesSums) {
+  for (const std::size_t dim : {1U, 3U, 4U, 6U, 64U, 81U}) {
+    const auto packed = Packed(Gaussian(70 * dim, 9), 1, 0, dim);
+    const auto matrix = Gaussian(dim * dim, 10);
+    const auto weights = Gaussian(96, 11);
+    std::vector<float> forms(96);
+    std::vector<float> squares(96);
+    std::vector<float> sums(dim);
+    QuadraticFormsRef(matrix, packed, dim, forms);
+    SumSquaresRef(packed, dim, squares);
+    SumWeightedRef(weights, packed, sums);
+    ForEachIsa([&] {
+      std::vector<float> found(96);
+      QuadraticForms(matrix, packed, dim, found);
+      EXPECT_EQ(found, forms) << dim;
+      SumSquares(packed, dim, found);
+      EXPECT_EQ(found, squares) << dim;
+      std::vector<float> found_sums(dim);
+      SumWeighted(weights, packed, found_sums);
+      EXPECT_EQ(found_sums, sums) << dim;
+    });
+  }
+}
+
+TEST(Attention, SumsAreThoseOfTheTextbook) {
+  const std::size_t dim = 5;
+  const auto rows = Gaussian(40 * dim, 12);
+  const auto packed = Packed(rows, 1, 0, dim);
+  const auto weights = Gaussian(64, 13);
+  std::vector<float> squares(64);
+  std::vector<float> sums(dim);
+  SumSquares(packed, dim, squares);
+  SumWeighted(weights, packed, sums);
+  for (std::size_t t = 0; t < 40; ++t) {
+    double expected = 0.0;
+    for (std::size_t d = 0; d < dim; ++d) {
+      expected += double{rows[t * dim + d]} * rows[t * dim + d];
+    }
+    EXPECT_NEAR(squares[t], expected, 1e-5);
+  }
+  for (std::size_t d = 0; d < dim; ++d) {
+    double expected = 0.0;
+    for (std::size_t t = 0; t < 40; ++t) expected += double{weights[t]} * rows[t * dim + d];
+    EXPECT_NEAR(sums[d], expected, 1e-5);
+  }
+}
+
 TEST(Attention, QuadraticFormsAreThoseOfTheTextbook) {
   const std::size_t dim = 6;
   const auto rows = Gaussian(40 * dim, 7);
   const auto matrix = Gaussian(dim * dim, 8);
   const auto packed = Packed(rows, 1, 0, dim);
-  std::vector<float> scratch(dim * kKeyBlock);
-  std::vector<float> first;
-  ForEachIsa([&] {
-    std::vector<float> forms(64);
-    QuadraticForms(matrix, packed, dim, scratch, forms);
-    if (first.empty()) first = forms;
-    EXPECT_EQ(forms, first);
-  });
+  std::vector<float> first(64);
+  QuadraticForms(matrix, packed, dim, first);
   for (std::size_t t = 0; t < 40; ++t) {
     double expected = 0.0;
     for (std::size_t i = 0; i < dim * dim; ++i) {

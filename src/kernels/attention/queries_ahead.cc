@@ -1,6 +1,7 @@
 #include "kernels/attention/queries_ahead.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 namespace kvserve {
@@ -16,8 +17,13 @@ RotationAverages::Turn RotationAverages::AverageTurn(double frequency, double fi
   return {length * std::cos(middle), length * std::sin(middle)};
 }
 
-RotationAverages::Turn RotationAverages::Product(Turn a, Turn b) {
-  return {a.cosine * b.cosine - a.sine * b.sine, a.cosine * b.sine + a.sine * b.cosine};
+void RotationAverages::Turns::Set(std::size_t at, Turn turn) const {
+  cosine[at] = turn.cosine;
+  sine[at] = turn.sine;
+}
+
+TurnColumns RotationAverages::Turns::Of(std::size_t first, std::size_t count) const {
+  return {cosine.subspan(first, count), sine.subspan(first, count)};
 }
 
 RotationAverages::RotationAverages(RopeStyle style, float theta, std::size_t dim, double first,
@@ -25,10 +31,11 @@ RotationAverages::RotationAverages(RopeStyle style, float theta, std::size_t dim
     : style_(style), dim_(dim) {
   if (style == RopeStyle::kNone) return;
   const std::size_t pairs = dim / 2;
+  const std::size_t blocks = pairs * (pairs + 1) / 2;
   const auto frequencies = arena.Take<double>(pairs);
   alone_ = arena.Take<Turn>(pairs);
-  difference_ = arena.Take<Turn>(pairs * (pairs + 1) / 2);
-  sum_ = arena.Take<Turn>(pairs * (pairs + 1) / 2);
+  difference_ = {arena.Take<double>(blocks), arena.Take<double>(blocks)};
+  sum_ = {arena.Take<double>(blocks), arena.Take<double>(blocks)};
   for (std::size_t a = 0; a < pairs; ++a) {
     frequencies[a] =
         std::pow(double{theta}, -2.0 * static_cast<double>(a) / static_cast<double>(dim));
@@ -37,23 +44,53 @@ RotationAverages::RotationAverages(RopeStyle style, float theta, std::size_t dim
   std::size_t at = 0;
   for (std::size_t a = 0; a < pairs; ++a) {
     for (std::size_t b = a; b < pairs; ++b, ++at) {
-      difference_[at] = AverageTurn(frequencies[a] - frequencies[b], first, last);
-      sum_[at] = AverageTurn(frequencies[a] + frequencies[b], first, last);
+      difference_.Set(at, AverageTurn(frequencies[a] - frequencies[b], first, last));
+      sum_.Set(at, AverageTurn(frequencies[a] + frequencies[b], first, last));
     }
   }
 }
 
-std::size_t RotationAverages::First(std::size_t pair) const {
-  return style_ == RopeStyle::kInterleaved ? 2 * pair : pair;
+std::size_t RotationAverages::FirstBlock(std::size_t a) const {
+  return a * (dim_ / 2) - a * (a - 1) / 2;  // a = 0: 0
 }
 
-std::size_t RotationAverages::Second(std::size_t pair) const {
-  return style_ == RopeStyle::kInterleaved ? 2 * pair + 1 : pair + dim_ / 2;
+void RotationAverages::RotateHalves(std::size_t a, std::span<const float> s,
+                                    std::span<float> covariance) const {
+  const std::size_t half = dim_ / 2;
+  const std::size_t x = a * dim_ + a;
+  const std::size_t y = x + half * dim_;
+  const std::size_t at = FirstBlock(a);
+  TurnPairBlocks({&s[x], &s[x + half], &s[y], &s[y + half]}, difference_.Of(at, half - a),
+                 sum_.Of(at, half - a),
+                 {&covariance[x], &covariance[x + half], &covariance[y], &covariance[y + half]});
 }
 
-// The 2 x 2 block of two pairs is a matrix that turns, factor u, plus one that turns a mirror
-// image, factor w; R_a and R_b^T on its sides turn u by the difference of their angles and w by the
-// sum.
+void RotationAverages::RotateInterleaved(std::size_t a, std::span<const float> s,
+                                         std::span<float> covariance) const {
+  constexpr std::size_t kBlocks = 64;
+  std::array<std::array<float, kBlocks>, 4> in;
+  std::array<std::array<float, kBlocks>, 4> out;
+  const std::size_t row = 2 * a * dim_;
+  for (std::size_t b = a; b < dim_ / 2; b += kBlocks) {
+    const std::size_t count = std::min(kBlocks, dim_ / 2 - b);
+    const auto place = [&](std::size_t part, std::size_t k) {
+      return row + part / 2 * dim_ + 2 * (b + k) + part % 2;
+    };
+    for (std::size_t part = 0; part < 4; ++part) {
+      for (std::size_t k = 0; k < count; ++k) in[part][k] = s[place(part, k)];
+    }
+    const std::size_t at = FirstBlock(a) + b - a;
+    TurnPairBlocks({in[0].data(), in[1].data(), in[2].data(), in[3].data()},
+                   difference_.Of(at, count), sum_.Of(at, count),
+                   {out[0].data(), out[1].data(), out[2].data(), out[3].data()});
+    for (std::size_t part = 0; part < 4; ++part) {
+      for (std::size_t k = 0; k < count; ++k) covariance[place(part, k)] = out[part][k];
+    }
+  }
+}
+
+// The covariance is symmetric: rows of a pair are found from its own block on, and copied to where
+// they stand as columns.
 void RotationAverages::Rotate(std::span<const float> m, std::span<const float> s,
                               std::span<float> mean, std::span<float> covariance) const {
   if (style_ == RopeStyle::kNone) {
@@ -61,30 +98,24 @@ void RotationAverages::Rotate(std::span<const float> m, std::span<const float> s
     std::copy(s.begin(), s.end(), covariance.begin());
     return;
   }
-  const auto put = [&](std::size_t row, std::size_t column, double value) {
-    covariance[row * dim_ + column] = static_cast<float>(value);
-    covariance[column * dim_ + row] = static_cast<float>(value);
-  };
-  std::size_t at = 0;
-  for (std::size_t a = 0; a < dim_ / 2; ++a) {
-    const std::size_t x = First(a);
-    const std::size_t y = Second(a);
-    const Turn turned = Product({m[x], m[y]}, alone_[a]);
-    mean[x] = static_cast<float>(turned.cosine);
-    mean[y] = static_cast<float>(turned.sine);
-    for (std::size_t b = a; b < dim_ / 2; ++b, ++at) {
-      const float* const row_x = s.data() + x * dim_;
-      const float* const row_y = s.data() + y * dim_;
-      const double xx = row_x[First(b)];
-      const double xy = row_x[Second(b)];
-      const double yx = row_y[First(b)];
-      const double yy = row_y[Second(b)];
-      const Turn u = Product({(xx + yy) / 2, (yx - xy) / 2}, difference_[at]);
-      const Turn w = Product({(xx - yy) / 2, (yx + xy) / 2}, sum_[at]);
-      put(x, First(b), u.cosine + w.cosine);
-      put(x, Second(b), w.sine - u.sine);
-      put(y, First(b), u.sine + w.sine);
-      put(y, Second(b), u.cosine - w.cosine);
+  const bool interleaved = style_ == RopeStyle::kInterleaved;
+  const std::size_t pairs = dim_ / 2;
+  const std::size_t step = interleaved ? 2 : 1;       // from pair to pair
+  const std::size_t apart = interleaved ? 1 : pairs;  // the channels of a pair
+  for (std::size_t a = 0; a < pairs; ++a) {
+    const std::size_t x = a * step;
+    const std::size_t y = x + apart;
+    const Turn turn = alone_[a];
+    mean[x] = static_cast<float>(m[x] * turn.cosine - m[y] * turn.sine);
+    mean[y] = static_cast<float>(m[x] * turn.sine + m[y] * turn.cosine);
+    interleaved ? RotateInterleaved(a, s, covariance) : RotateHalves(a, s, covariance);
+    covariance[x * dim_ + y] = covariance[y * dim_ + x];
+    for (const std::size_t row : {x, y}) {
+      for (std::size_t b = a + 1; b < pairs; ++b) {
+        const std::size_t column = b * step;
+        covariance[column * dim_ + row] = covariance[row * dim_ + column];
+        covariance[(column + apart) * dim_ + row] = covariance[row * dim_ + column + apart];
+      }
     }
   }
 }

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "base/arena.h"
+#include "kernels/attention/pair_blocks.h"
 #include "kvserve/geometry.h"
 
 namespace kvserve {
@@ -27,21 +28,29 @@ class RotationAverages {
               std::span<float> covariance) const;
 
  private:
-  [[nodiscard]] std::size_t First(std::size_t pair) const;   // channel
-  [[nodiscard]] std::size_t Second(std::size_t pair) const;  // channel
-
   struct Turn {
     double cosine = 1.0;  // times a length below 1
     double sine = 0.0;
   };
+  // [pair a, pair b >= a]
+  struct Turns {
+    std::span<double> cosine;
+    std::span<double> sine;
+    void Set(std::size_t at, Turn turn) const;
+    [[nodiscard]] TurnColumns Of(std::size_t first, std::size_t count) const;
+  };
   [[nodiscard]] static Turn AverageTurn(double frequency, double first, double last);
-  [[nodiscard]] static Turn Product(Turn a, Turn b);
+  // Rows of the pair `a`, from its own block on.
+  void RotateHalves(std::size_t a, std::span<const float> s, std::span<float> covariance) const;
+  void RotateInterleaved(std::size_t a, std::span<const float> s,
+                         std::span<float> covariance) const;
+  [[nodiscard]] std::size_t FirstBlock(std::size_t a) const;
 
   RopeStyle style_;
   std::size_t dim_;
-  std::span<Turn> alone_;       // [pair] of its frequency
-  std::span<Turn> difference_;  // [pair a, pair b >= a] of w_a - w_b
-  std::span<Turn> sum_;         // the same of w_a + w_b
+  std::span<Turn> alone_;  // [pair] of its frequency
+  Turns difference_;       // of w_a - w_b
+  Turns sum_;              // of w_a + w_b
 };
 
 }  // namespace kvserve

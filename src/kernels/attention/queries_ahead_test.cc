@@ -6,6 +6,8 @@
 #include <random>
 #include <vector>
 
+#include "kernels/isa/isa_testing.h"
+
 namespace kvserve {
 namespace {
 
@@ -69,9 +71,35 @@ void ExpectAverage(RopeStyle style, float theta, std::size_t dim, double first, 
 
 TEST(QueriesAhead, AreTheAverageOfRotatedOnes) {
   ExpectAverage(RopeStyle::kHalves, 1e4F, 8, 1536, 1920);
+  ExpectAverage(RopeStyle::kHalves, 1e4F, 34, 1536, 1920);
+  ExpectAverage(RopeStyle::kInterleaved, 1e4F, 34, 1536, 1920);
   ExpectAverage(RopeStyle::kInterleaved, 1e5F, 8, 20, 404);
   ExpectAverage(RopeStyle::kHalves, 1e4F, 2, 7, 7 + 31 * 3.14159265358979);  // a step of pi
   ExpectAverage(RopeStyle::kInterleaved, 1e4F, 4, 100, 100);                 // one position
+}
+
+TEST(QueriesAhead, EveryTargetGivesTheOraclesBlocks) {
+  std::mt19937 random(4);
+  std::normal_distribution<double> normal;
+  for (const std::size_t count : {0U, 1U, 7U, 8U, 13U, 64U}) {
+    std::vector<std::vector<float>> in(4, std::vector<float>(count));
+    std::vector<std::vector<double>> turns(4, std::vector<double>(count));
+    for (auto& part : in) {
+      for (float& value : part) value = static_cast<float>(normal(random));
+    }
+    for (auto& part : turns) {
+      for (double& value : part) value = normal(random);
+    }
+    const auto turn = [&](auto function) {
+      std::vector<std::vector<float>> out(4, std::vector<float>(count));
+      function(PairBlocks<const float>{in[0].data(), in[1].data(), in[2].data(), in[3].data()},
+               TurnColumns{turns[0], turns[1]}, TurnColumns{turns[2], turns[3]},
+               PairBlocks<float>{out[0].data(), out[1].data(), out[2].data(), out[3].data()});
+      return out;
+    };
+    const auto expected = turn(TurnPairBlocksRef);
+    ForEachIsa([&] { EXPECT_EQ(turn(TurnPairBlocks), expected) << count; });
+  }
 }
 
 TEST(QueriesAhead, WithoutRopeAreAsTheyWere) {
