@@ -11,9 +11,10 @@
 namespace kvserve {
 namespace {
 
-// Tokens of a tile: enough for matrices, which every tile reads anew, to cost little, few enough
-// for a tile's rows and histories to stay in the second-level cache.
-constexpr std::uint32_t kTileTokens = 64;
+// Tokens of a tile. Every tile reads the matrices of all planes anew, ten bytes of them per byte of
+// KV in tiles of 64 tokens: that costs more than what a large tile's rows and histories miss in the
+// second-level cache.
+constexpr std::uint32_t kTileTokens = 256;
 constexpr std::uint32_t kLeastTileTokens = 16;  // fewer only to keep all threads at work
 
 TokenRange Both(TokenRange a, TokenRange b) {

@@ -1,7 +1,10 @@
-// Vectors lie along the columns, so that each sum keeps its order. Blocks of four rows by two
-// vectors stay in registers over the whole depth; the panel of the matrix that they need (128 bytes
-// per k) stays in the first-level cache while all rows pass.
+// Vectors lie along the columns, so that each sum keeps its order. Blocks of rows by two vectors
+// stay in registers over up to 128 k; that part of the matrix is copied into one piece first, since
+// the lines of a panel of columns lie so far apart that they displace each other in the first-level
+// cache.
 #include "kernels/gemm/gemm.h"
+
+#include <algorithm>
 
 #include "kernels/isa/isa.h"
 
@@ -18,7 +21,22 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 using F32 = hn::ScalableTag<float>;
 
-constexpr std::size_t kRows = 4;
+using V32 = hn::Vec<F32>;
+
+// Sums in flight hide the latency of additions, and each vector of the matrix serves many rows; as
+// many as there are registers for.
+constexpr std::size_t kRows = hn::MaxLanes(F32()) >= 16 ? 8 : 4;
+constexpr std::size_t kDepth = 128;
+constexpr std::size_t kPanelBytes = kDepth * 2 * HWY_MAX_BYTES;
+constexpr std::size_t kFewRows = 8;  // that are not worth a copy
+
+// Some consecutive k of some columns.
+struct Panel {
+  const float* first;
+  std::size_t stride;  // from k to k + 1
+  std::size_t depth;
+  bool begins;  // at k = 0; otherwise sums go on from what is there
+};
 
 // One row by one vector.
 HWY_INLINE void SingleBlock(const float* in, std::size_t depth, const float* matrix,
@@ -31,37 +49,55 @@ HWY_INLINE void SingleBlock(const float* in, std::size_t depth, const float* mat
   hn::StoreU(sum, d, out);
 }
 
-// Four rows by two vectors.
-HWY_INLINE void WideBlock(const float* in, std::size_t depth, const float* matrix,
-                          std::size_t width, float* out, std::size_t out_stride) {
+// kBlockRows rows by two vectors.
+template <std::size_t kBlockRows>
+HWY_INLINE void WideBlock(const float* in, std::size_t in_stride, const Panel& panel, float* out,
+                          std::size_t out_stride) {
   const F32 d;
   const std::size_t lanes = hn::Lanes(d);
-  auto a0 = hn::Zero(d), a1 = hn::Zero(d), a2 = hn::Zero(d), a3 = hn::Zero(d);
-  auto b0 = hn::Zero(d), b1 = hn::Zero(d), b2 = hn::Zero(d), b3 = hn::Zero(d);
-  for (std::size_t k = 0; k < depth; ++k) {
-    const auto m0 = hn::LoadU(d, matrix + k * width);
-    const auto m1 = hn::LoadU(d, matrix + k * width + lanes);
-    const auto x0 = hn::Set(d, in[k]);
-    a0 = hn::Add(a0, hn::Mul(x0, m0));
-    b0 = hn::Add(b0, hn::Mul(x0, m1));
-    const auto x1 = hn::Set(d, in[depth + k]);
-    a1 = hn::Add(a1, hn::Mul(x1, m0));
-    b1 = hn::Add(b1, hn::Mul(x1, m1));
-    const auto x2 = hn::Set(d, in[2 * depth + k]);
-    a2 = hn::Add(a2, hn::Mul(x2, m0));
-    b2 = hn::Add(b2, hn::Mul(x2, m1));
-    const auto x3 = hn::Set(d, in[3 * depth + k]);
-    a3 = hn::Add(a3, hn::Mul(x3, m0));
-    b3 = hn::Add(b3, hn::Mul(x3, m1));
+  V32 a[kBlockRows];
+  V32 b[kBlockRows];
+  for (std::size_t r = 0; r < kBlockRows; ++r) {
+    a[r] = panel.begins ? hn::Zero(d) : hn::LoadU(d, out + r * out_stride);
+    b[r] = panel.begins ? hn::Zero(d) : hn::LoadU(d, out + r * out_stride + lanes);
   }
-  hn::StoreU(a0, d, out);
-  hn::StoreU(b0, d, out + lanes);
-  hn::StoreU(a1, d, out + out_stride);
-  hn::StoreU(b1, d, out + out_stride + lanes);
-  hn::StoreU(a2, d, out + 2 * out_stride);
-  hn::StoreU(b2, d, out + 2 * out_stride + lanes);
-  hn::StoreU(a3, d, out + 3 * out_stride);
-  hn::StoreU(b3, d, out + 3 * out_stride + lanes);
+  const float* matrix = panel.first;
+  for (std::size_t k = 0; k < panel.depth; ++k, matrix += panel.stride) {
+    const auto m0 = hn::LoadU(d, matrix);
+    const auto m1 = hn::LoadU(d, matrix + lanes);
+    for (std::size_t r = 0; r < kBlockRows; ++r) {
+      const auto x = hn::Set(d, in[r * in_stride + k]);
+      a[r] = hn::Add(a[r], hn::Mul(x, m0));
+      b[r] = hn::Add(b[r], hn::Mul(x, m1));
+    }
+  }
+  for (std::size_t r = 0; r < kBlockRows; ++r) {
+    hn::StoreU(a[r], d, out + r * out_stride);
+    hn::StoreU(b[r], d, out + r * out_stride + lanes);
+  }
+}
+
+// All rows by two vectors.
+HWY_INLINE void WideRows(const float* in, std::size_t rows, std::size_t in_stride,
+                         const Panel& panel, float* out, std::size_t out_stride) {
+  std::size_t row = 0;
+  for (; row + kRows <= rows; row += kRows) {
+    WideBlock<kRows>(in + row * in_stride, in_stride, panel, out + row * out_stride, out_stride);
+  }
+  for (; row < rows; ++row) {
+    WideBlock<1>(in + row * in_stride, in_stride, panel, out + row * out_stride, out_stride);
+  }
+}
+
+HWY_INLINE Panel Copied(const Panel& panel, float* to) {
+  const F32 d;
+  const std::size_t lanes = hn::Lanes(d);
+  for (std::size_t k = 0; k < panel.depth; ++k) {
+    const float* const from = panel.first + k * panel.stride;
+    hn::Store(hn::LoadU(d, from), d, to + 2 * k * lanes);
+    hn::Store(hn::LoadU(d, from + lanes), d, to + (2 * k + 1) * lanes);
+  }
+  return {to, 2 * lanes, panel.depth, panel.begins};
 }
 
 }  // namespace
@@ -71,16 +107,13 @@ std::size_t MultiplyVectors(const float* in, std::size_t rows, std::size_t depth
                             const float* matrix, std::size_t width, float* out,
                             std::size_t out_stride) {
   const std::size_t lanes = hn::Lanes(F32());
+  HWY_ALIGN float copy[kPanelBytes / sizeof(float)];
   std::size_t j = 0;
   for (; j + 2 * lanes <= width; j += 2 * lanes) {
-    std::size_t row = 0;
-    for (; row + kRows <= rows; row += kRows) {
-      WideBlock(in + row * depth, depth, matrix + j, width, out + row * out_stride + j, out_stride);
-    }
-    for (; row < rows; ++row) {
-      SingleBlock(in + row * depth, depth, matrix + j, width, out + row * out_stride + j);
-      SingleBlock(in + row * depth, depth, matrix + j + lanes, width,
-                  out + row * out_stride + j + lanes);
+    for (std::size_t k = 0; k < depth; k += kDepth) {
+      Panel panel = {matrix + k * width + j, width, std::min(kDepth, depth - k), k == 0};
+      if (rows >= kFewRows) panel = Copied(panel, copy);
+      WideRows(in + k, rows, depth, panel, out + j, out_stride);
     }
   }
   for (; j + lanes <= width; j += lanes) {

@@ -23,9 +23,9 @@ std::vector<float> Gaussian(std::size_t count, unsigned seed) {
 constexpr float kUntouched = 77.0F;
 
 TEST(Gemm, EveryTargetGivesTheOraclesBits) {
-  for (const std::size_t depth : {1U, 3U, 64U, 100U}) {
+  for (const std::size_t depth : {1U, 3U, 64U, 128U, 301U}) {
     for (const std::size_t width : {1U, 5U, 8U, 16U, 33U, 64U, 100U}) {
-      for (const std::size_t rows : {0U, 1U, 4U, 7U}) {
+      for (const std::size_t rows : {0U, 1U, 4U, 7U, 8U, 21U}) {
         const std::size_t stride = width + 3;
         const auto in = Gaussian(rows * depth, 1);
         const auto matrix = Gaussian(depth * width, 2);

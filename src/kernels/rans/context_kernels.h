@@ -19,7 +19,8 @@ struct ContextKernels {
 };
 
 [[nodiscard]] const ContextKernels& PortableContextKernels();
-// Null where the build lacks it.
+// Null where the build lacks them.
+[[nodiscard]] const ContextKernels* Avx2ContextKernels();
 [[nodiscard]] const ContextKernels* Avx512ContextKernels();
 
 // Those of the instruction set in force.

@@ -2,6 +2,7 @@
 // branch that depends on coded data would be mispredicted every few symbols.
 #include <algorithm>
 #include <cstring>
+#include <string_view>
 
 #include "kernels/isa/isa.h"
 #include "kernels/rans/context_kernels.h"
@@ -90,7 +91,10 @@ const ContextKernels& PortableContextKernels() {
 }
 
 const ContextKernels& ActiveContextKernels() {
-  const ContextKernels* const vectors = ActiveIsa() == "avx512" ? Avx512ContextKernels() : nullptr;
+  const std::string_view isa = ActiveIsa();
+  const ContextKernels* const vectors = isa == "avx512" ? Avx512ContextKernels()
+                                        : isa == "avx2" ? Avx2ContextKernels()
+                                                        : nullptr;
   return vectors == nullptr ? PortableContextKernels() : *vectors;
 }
 
