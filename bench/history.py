@@ -1,5 +1,7 @@
 """Appends the speed of this commit on this machine to bench/history.csv: ./dev bench --record
 
+The profile `calibrated` is measured on the SmolLM2 sample with the artefact that is given.
+
 Refuses a working tree with changes, and a machine that does something else: the load before must be
 below 0.5, and afterwards below the threads that were used. 1.5 to 3 minutes.
 """
@@ -20,6 +22,8 @@ COLUMNS = ["date", "commit", "cpu", "isa", "threads", "name", "data", "frame_tok
 IDLE_LOAD = 0.5
 # On each instruction set, beside the default plan on the best one.
 ON_EVERY_ISA = ["hadamard|uniform:k_levels=16,v_levels=8|rans", "lossless"]
+CALIBRATED = "calibrated"
+SAMPLE = HISTORY.parent.parent / "data" / "kv" / "smollm2-128.kvs"
 ISAS = {"avx512": ["avx2", "scalar"], "avx2": ["scalar"], "neon": ["scalar"]}
 
 
@@ -47,7 +51,8 @@ def lines(document: dict, date: str, commit: str) -> list[dict]:
     """Rows of the file for the rows of a document of kvserve bench codec."""
     result = []
     for row in document["rows"]:
-        line = {"date": date, "commit": commit, "cpu": document["machine"]["cpu"], **row}
+        line = {"date": date, "commit": commit, "cpu": document["machine"]["cpu"], **row,
+                "data": row["data"].rpartition("/")[2]}
         if row["name"] == "memcpy":
             line.update(encode_share_of_memcpy=1.0, decode_share_of_memcpy=1.0)
         for key in ("encode_bytes_per_s", "decode_bytes_per_s"):
@@ -71,6 +76,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--binary", required=True)
+    parser.add_argument("--calib", required=True, help="of SmolLM2, whose KV is the sample")
     parser.add_argument("--output", type=Path, default=HISTORY)
     options = parser.parse_args()
     changes = git("status", "--porcelain", "--untracked-files=no", "--", ":/",
@@ -78,11 +84,15 @@ def main() -> int:
     if reason := refusal(os.getloadavg()[0], changes):
         print(f"not recorded: {reason}", file=sys.stderr)
         return 1
-    documents = [measure(options.binary)]
+    calibration = ["--calib", options.calib]
+    documents = [measure(options.binary, *calibration)]
     profiles = [part for name in ON_EVERY_ISA for part in ("--profile", name)]
-    for isa in ISAS.get(documents[0]["machine"]["isa"], []):
-        documents.append(measure(options.binary, "--isa", isa, "--frame-tokens", "256",
-                                 "--threads", "1", *profiles))
+    isas = ISAS.get(documents[0]["machine"]["isa"], [])
+    one_thread = ["--frame-tokens", "256", "--threads", "1"]
+    for isa in isas:
+        documents.append(measure(options.binary, "--isa", isa, *one_thread, *profiles))
+    documents.append(measure(options.binary, "--isa", ",".join(isas), *one_thread, "--data", str(SAMPLE),
+                             "--profile", CALIBRATED, *calibration))
     threads = max(row["threads"] for document in documents for row in document["rows"])
     load = os.getloadavg()[0]
     if load > threads + IDLE_LOAD:

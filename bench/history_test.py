@@ -7,7 +7,7 @@ from pathlib import Path
 
 import history
 
-ROW = {"name": "uniform|rans", "data": "x", "isa": "avx2", "threads": 2, "frame_tokens": 256,
+ROW = {"name": "uniform|rans", "data": "data/kv/x", "isa": "avx2", "threads": 2, "frame_tokens": 256,
        "encode_bytes_per_s": 1.4e9, "decode_bytes_per_s": 87654321.0,
        "encode_share_of_memcpy": 0.105, "decode_share_of_memcpy": 0.25,
        "compression_ratio": 4.98765, "raw_bytes": 1}
@@ -22,6 +22,7 @@ class HistoryTest(unittest.TestCase):
         self.assertEqual(float(row["decode_bytes_per_s"]), 8.765e7)
         self.assertEqual(row["compression_ratio"], "4.9877")
         self.assertEqual(memcpy["decode_share_of_memcpy"], "1.0000")
+        self.assertEqual(row["data"], "x")
         self.assertEqual(list(row), history.COLUMNS)
 
     def test_appends_under_one_heading(self):

@@ -21,7 +21,7 @@ sources() { git ls-files --cached --others --exclude-standard -- '*.cc' '*.c' '*
 check_format() { sources | xargs -r clang-format-14 --dry-run --Werror; }
 
 python_tests() {
-  PYTHONPATH=bench "$VENV_PYTHON" -m unittest -q demo.demo_test history_test vllm_pd.vllm_pd_test
+  PYTHONPATH=bench "$VENV_PYTHON" -m unittest -q demo.demo_test history_test break_even_test vllm_pd.vllm_pd_test
 }
 
 # All checks run, so that one round shows everything.

@@ -37,7 +37,7 @@ struct Arguments {
 
 // What is given replaces the default; as soon as profiles or frames are, all combinations run.
 Result<std::vector<CodecCase>> Plan(const Arguments& arguments) {
-  std::vector<CodecCase> cases = DefaultCases();
+  std::vector<CodecCase> cases = DefaultCases(!arguments.calibration.empty());
   if (!arguments.profiles.empty() || !arguments.frame_tokens.empty()) {
     std::vector<std::uint32_t> frames;
     for (const std::string& text : arguments.frame_tokens) {
@@ -154,7 +154,8 @@ void AddBenchCodec(CLI::App& bench, Invocation& invocation) {
                      "program (float16, and the same as bfloat16), and synthetic KV of the shape "
                      "of Llama-3.1-8B");
   command.add_option("--profile", arguments->profiles,
-                     "Profile, any number of times; default: a list beside lossless, LZ4, zstd");
+                     "Profile, any number of times; default: a list beside lossless, LZ4, zstd, and "
+                     "with --calib the profile `calibrated` on data of its model");
   AddCalibrationOption(command, arguments->calibration);
   command.add_option("--frame-tokens", arguments->frame_tokens,
                      "Tokens per frame or 'all', any number of times; default: 64 128 256 all");

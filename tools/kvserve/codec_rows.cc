@@ -129,7 +129,7 @@ void CodecRows::PrintTables() const {
                    Fixed(Share(row.speed.decode, memcpy_rate), 3),
                Fixed(row.speed.compression_ratio(), 3),
                Fixed(row.error.k_rms_relative, 4) + " " + Fixed(row.error.v_rms_relative, 4)});
-    if (row.name == kHeadlineProfile || row.name == "lossless") {
+    if (row.name == kHeadlineProfile || row.name == "lossless" || row.name == kCalibratedProfile) {
       stages.Add({row.name + ", " + row.data + ", " + row.isa + ", " + std::to_string(row.threads) +
                       (row.threads == 1 ? " thread" : " threads"),
                   frame, SharesText(row.speed.encode_stages), SharesText(row.speed.decode_stages)});

@@ -31,7 +31,8 @@ tl::unexpected<Error> Named(const CodecCase& work, const Error& error) {
 }
 
 bool Unsupported(const Error& error) {
-  return error.code == ErrorCode::kUnsupported || error.code == ErrorCode::kInvalidArgument;
+  return error.code == ErrorCode::kUnsupported || error.code == ErrorCode::kInvalidArgument ||
+         error.code == ErrorCode::kMismatch;
 }
 
 Status RunCase(const KvSet& data, const CodecCase& work, const CodecAnswer& answer,
@@ -94,9 +95,11 @@ std::vector<std::string> DefaultProfiles() {
   return names;
 }
 
-std::vector<CodecCase> DefaultCases() {
+std::vector<CodecCase> DefaultCases(bool calibrated) {
   std::vector<CodecCase> cases;
-  for (const std::string& name : DefaultProfiles()) {
+  std::vector<std::string> names = DefaultProfiles();
+  if (calibrated && ParseProfile(kCalibratedProfile)) names.emplace_back(kCalibratedProfile);
+  for (const std::string& name : names) {
     const auto profile = ParseProfile(name);
     const bool detailed = name == kHeadlineProfile || name == "lossless";
     for (const std::uint32_t frame_tokens : kFrames) {

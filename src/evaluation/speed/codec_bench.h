@@ -27,9 +27,12 @@ inline constexpr const char* kHeadlineProfile = "hadamard|uniform:k_levels=16,v_
 // of the headline profile left out or exchanged. A name whose stages this build lacks is left out.
 [[nodiscard]] std::vector<std::string> DefaultProfiles();
 
+inline constexpr const char* kCalibratedProfile = "calibrated";
+
 // Every profile with frames of 64, 128, 256 tokens and the whole request for the headline profile
-// and lossless, 256 tokens for the others; 1 and 2 threads.
-[[nodiscard]] std::vector<CodecCase> DefaultCases();
+// and lossless, 256 tokens for the others; 1 and 2 threads. `calibrated`: there is an artefact, so
+// that kCalibratedProfile is one of them.
+[[nodiscard]] std::vector<CodecCase> DefaultCases(bool calibrated = false);
 
 // All combinations. An error is ParseProfile's.
 [[nodiscard]] Result<std::vector<CodecCase>> CrossCases(std::span<const std::string> profiles,
@@ -52,7 +55,8 @@ struct CodecRow {
 struct BenchOptions {
   std::vector<std::string> isas;  // empty: the one in force
   double seconds = 0.3;           // as SpeedOptions
-  bool skip_unsupported = false;  // profiles that refuse the data, instead of failing
+  // Profiles that refuse the data, or whose artefact is another model's, instead of failing.
+  bool skip_unsupported = false;
   std::shared_ptr<const CalibrationArtefact> calibration;  // for profiles that need one
 };
 

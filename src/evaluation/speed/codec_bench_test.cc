@@ -7,6 +7,7 @@
 #include <set>
 
 #include "kernels/isa/isa.h"
+#include "library/testing/sample_artefact.h"
 #include "pipeline/testing/chunk.h"
 
 namespace kvserve {
@@ -83,6 +84,36 @@ TEST(CodecBench, TheDefaultPlanHasEveryFrameSizeOfTheHeadline) {
   for (const char* name : {"none", "none|zstd", "lossless", kHeadlineProfile}) {
     EXPECT_TRUE(names.contains(name)) << name;
   }
+}
+
+TEST(CodecBench, AnArtefactAddsTheProfileItIsFor) {
+  const auto names = [](bool calibrated) {
+    std::set<std::string> found;
+    for (const CodecCase& work : DefaultCases(calibrated)) found.insert(work.name);
+    return found;
+  };
+  EXPECT_FALSE(names(false).contains(kCalibratedProfile));
+  EXPECT_TRUE(names(true).contains(kCalibratedProfile));
+  EXPECT_EQ(names(true).size(), names(false).size() + 1);
+}
+
+// Such as synthetic data beside an artefact of the sample's model.
+TEST(CodecBench, AnArtefactOfAnotherModelIsSkippedOnlyIfAskedFor) {
+  const auto data = KvSet::Create("tiny", Request(), 100, 1);
+  ASSERT_TRUE(data);
+  const auto artefact =
+      testing::SampleArtefact(testing::MakeGeometry(DType::kFloat16, {{3, 16, 16}}));
+  const std::vector<std::string> names = {kCalibratedProfile};
+  const auto cases =
+      CrossCases(names, std::vector<std::uint32_t>{64}, std::vector<std::uint32_t>{1});
+  ASSERT_TRUE(cases);
+  std::size_t rows = 0;
+  const auto count = [&](const CodecRow&) { ++rows; };
+  const auto refused = RunCodecBench(*data, *cases, {{}, 0.0, false, artefact}, count);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kMismatch);
+  EXPECT_TRUE(RunCodecBench(*data, *cases, {{}, 0.0, true, artefact}, count));
+  EXPECT_EQ(rows, 0U);
 }
 
 TEST(CodecBench, AProfileThatIsNoneIsAnError) {
