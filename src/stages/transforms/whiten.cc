@@ -37,9 +37,12 @@ constexpr StageInfo kInfo = {
     .summary = "components whose errors count alike, from a calibration artefact",
 };
 
-// Rows whose copies are in scratch memory at a time: the copies and the matrix's panel then stay in
-// the first-level cache.
-constexpr std::size_t kRows = 32;
+// Rows whose copies are in scratch memory at a time: enough for a pass over the matrix to be worth
+// it, few enough for the copies to stay near.
+std::size_t RowsAtATime(std::size_t columns) {
+  constexpr std::size_t kCopiedFloats = 24576;
+  return std::clamp<std::size_t>(kCopiedFloats / columns, 32, 128);
+}
 
 struct OneWay : PlaneState {
   std::size_t columns = 0;      // of a group
@@ -47,7 +50,7 @@ struct OneWay : PlaneState {
   std::span<const float>
       matrix;  // [group][column][component], backwards [group][component][column]
   float step = 1.0F;
-  std::span<float> copies;  // of kRows rows of a group
+  std::span<float> copies;  // of RowsAtATime rows of a group
 };
 
 class Whiten : public Transform, public RowTransform {
@@ -78,7 +81,8 @@ class Whiten : public Transform, public RowTransform {
       KVSERVE_ASSIGN(matrices->matrix, artefact.whitening_inverse(plane.layer, plane.kind));
     }
     matrices->step = static_cast<float>(settings_.value(kStep, plane.kind));
-    matrices->copies = plane.arena->Take<float>(kRows * whitening->columns);
+    matrices->copies =
+        plane.arena->Take<float>(RowsAtATime(whitening->columns) * whitening->columns);
     return matrices;
   }
 
@@ -143,8 +147,9 @@ class Whiten : public Transform, public RowTransform {
   // visit(group, its first value, rows) for some rows at a time.
   template <typename Visit>
   static void ForEachBlock(RealPlane values, std::size_t columns, const Visit& visit) {
-    for (std::size_t row = 0; row < values.tokens; row += kRows) {
-      const std::size_t rows = std::min<std::size_t>(kRows, values.tokens - row);
+    const std::size_t most = RowsAtATime(columns);
+    for (std::size_t row = 0; row < values.tokens; row += most) {
+      const std::size_t rows = std::min<std::size_t>(most, values.tokens - row);
       float* const first = values.data + row * values.columns();
       for (std::size_t group = 0; group * columns < values.columns(); ++group) {
         visit(group, first + group * columns, rows);
