@@ -95,6 +95,9 @@ void WriteSeeds(const std::filesystem::path& folder) {
   alone.whitening = contents.whitening;
   alone.predictors = contents.predictors;
   Write(folder / "sealed-transform", Unsealed(alone, 0, 0));
+  alone.query_statistics = contents.query_statistics;
+  testing::MakeCompact(alone);
+  Write(folder / "sealed-compact", Unsealed(alone, 0, 0));
   alone = Without(contents);
   alone.code_tables = testing::SampleCodeTables(contents.geometry, 64);
   Write(folder / "sealed-code-tables", Unsealed(alone, 0, 0));

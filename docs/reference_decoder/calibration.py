@@ -127,14 +127,14 @@ def _read_section(artefact: Artefact, kind: int, flags: int, version: int,
         _read_klt(artefact.layers, False, artefact.klt_heads, section)
     elif (kind, version) == (KLT_JOINT, 1):
         _read_klt(artefact.layers, True, artefact.klt_joint, section)
-    elif (kind, version) == (QUERIES, 1):
-        _read_queries(artefact.layers, section)
+    elif kind == QUERIES and version in (1, 2):
+        _read_queries(artefact.layers, version, section)
     elif (kind, version) == (HEAD_SCORES, 1):
         _read_head_scores(artefact, section)
-    elif (kind, version) == (WHITENING, 1):
-        _read_whitening(artefact, section)
-    elif (kind, version) == (PREDICTORS, 1):
-        _read_predictors(artefact, section)
+    elif kind == WHITENING and version in (1, 2):
+        _read_whitening(artefact, version, section)
+    elif kind == PREDICTORS and version in (1, 2):
+        _read_predictors(artefact, version, section)
     elif (kind, version) == (CODE_TABLES, 1):
         _read_code_tables(artefact, section)
     elif flags & REQUIRED:
@@ -197,7 +197,7 @@ def _read_klt(layers: list, joint: bool, planes: dict, section: ByteReader) -> N
     require(bool(planes), "no plane has a KLT")
 
 
-def _read_queries(layers: list, section: ByteReader) -> None:
+def _read_queries(layers: list, version: int, section: ByteReader) -> None:
     """Checked; no decoder needs them."""
     layers_there = 0
     for kv_heads, k_dim, _ in layers:
@@ -205,9 +205,13 @@ def _read_queries(layers: list, section: ByteReader) -> None:
             continue
         require(heads % kv_heads == 0, "query heads that are no multiple of KV heads")
         _floats(section, heads, k_dim)
-        triangles = _floats(section, heads, k_dim * (k_dim + 1) // 2)
-        diagonal = [i * (i + 3) // 2 for i in range(k_dim)]
-        require(bool((triangles[:, diagonal] >= 0).all()), "a variance that is negative")
+        if version == 1:
+            triangles = _floats(section, heads, k_dim * (k_dim + 1) // 2)
+            variances = triangles[:, [i * (i + 3) // 2 for i in range(k_dim)]]
+        else:
+            variances = _floats(section, heads, k_dim)
+            _bytes(section, heads, k_dim * (k_dim - 1) // 2)
+        require(bool((variances >= 0).all()), "a variance that is negative")
         layers_there += 1
     require(layers_there > 0, "no layer has queries")
 
@@ -236,15 +240,29 @@ def _bytes(section: ByteReader, *shape: int) -> np.ndarray:
     return values
 
 
-def _read_whitening(artefact: Artefact, section: ByteReader) -> None:
+def _packed(section: ByteReader, bits: int, *shape: int) -> np.ndarray:
+    """Integers of few bits each, from the lowest bit of each byte on."""
+    count = math.prod(shape)
+    data = np.frombuffer(section.take((count * bits + 7) // 8), np.uint8)
+    unpacked = np.unpackbits(data, bitorder="little")
+    require(not unpacked[count * bits:].any(), "a matrix does not end with zeros")
+    codes = unpacked[:count * bits].reshape(count, bits) @ (1 << np.arange(bits))
+    require(bool((codes <= 2**bits - 2).all()), "a value that has no opposite")
+    return (codes - (2**(bits - 1) - 1)).astype(np.int8).reshape(shape)
+
+
+def _read_whitening(artefact: Artefact, version: int, section: ByteReader) -> None:
     for plane, columns in _planes(artefact):
         if not (size := section.varint(0, columns)):
             continue
         require(columns % size == 0, "groups that do not divide the columns")
+        bits = section.number("B") if version == 2 else 8
+        require(2 <= bits <= 8, "bits of a matrix")
         mean = _floats(section, columns)
         scale = _floats(section, columns)
         require(bool((scale >= 2.0**-126).all()), "a scale that is not a positive normal number")
-        rows = _bytes(section, columns, size)
+        rows = (_packed(section, bits, columns, size) if version == 2 else
+                _bytes(section, columns, size))
         require(bool(rows.any(1).all()), "a component is zero")
         inverse = scale[:, None] * rows.astype(np.float32)
         artefact.whitening[plane] = mean, inverse.reshape(columns // size, size, size)
@@ -261,15 +279,18 @@ def predictor_inputs(layers: list[tuple[int, int, int]], layer: int, is_v: bool)
     return inputs
 
 
-def _read_predictors(artefact: Artefact, section: ByteReader) -> None:
+def _read_predictors(artefact: Artefact, version: int, section: ByteReader) -> None:
     for plane, columns in _planes(artefact):
         inputs = predictor_inputs(artefact.layers, *plane)
-        present = section.number("B")
-        require(present <= (1 if columns and inputs else 0), "a predictor of nothing")
-        if present:
+        bits = section.number("B")  # a flag in version 1
+        require(bits in ((0, 1) if version == 1 else (0, *range(2, 9))), "bits of a matrix")
+        if bits:
+            require(columns > 0 and inputs > 0, "a predictor of nothing")
             scale = _floats(section, columns)
             require(bool((scale >= 0).all()), "a scale that is negative")
-            artefact.predictors[plane] = scale, _bytes(section, columns, inputs)
+            weights = (_bytes(section, columns, inputs) if version == 1 else
+                       _packed(section, bits, columns, inputs))
+            artefact.predictors[plane] = scale, weights
     require(bool(artefact.predictors), "no plane has a predictor")
 
 

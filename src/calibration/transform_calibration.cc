@@ -14,6 +14,9 @@ namespace kvserve {
 Status CalibrateTransform(const CalibrationTexts& texts, const TransformCalibration& options,
                           CalibrationArtefact::Contents& contents) {
   Workers workers(options.threads);
+  if (options.round_queries) {
+    for (QueryStatistics& layer : contents.query_statistics) RoundCorrelations(layer);
+  }
   std::vector<ConstKvView> views;
   for (std::size_t i = 0; i < texts.texts().size(); ++i) views.push_back(texts.View(i));
   const bool queries = std::ranges::any_of(contents.query_statistics,

@@ -48,7 +48,13 @@ struct QueryStatistics {
   std::uint32_t dim = 0;          // k_dim of the layer
   std::vector<float> mean;        // [head, dim]
   std::vector<float> covariance;  // [head, dim, dim], symmetric
+  // Its correlations are multiples of 1 / 127, see RoundCorrelations, and stored as such.
+  bool rounded = false;
 };
+
+// Rounds correlations, and nothing of the variances: covariance[i, j] becomes q / 127 times
+// sqrt(variance[i] variance[j]) with q in -127..127, rounded to float32.
+void RoundCorrelations(QueryStatistics& layer);
 
 // What log2 of a token's sensitivity to errors is in the mean over the calibration texts, so that a
 // frame of some of a request's tokens can tell what is much and what is little. The sensitivity is

@@ -119,8 +119,8 @@ Result<std::vector<TableRow>> ReadHeader(Bytes header, Contents& contents) {
 
 Status ReadSection(const TableRow& row, Bytes bytes, Contents& contents) {
   if (Hash64(bytes, row.kind) != row.checksum) return Corrupt("does not have its checksum");
-  const CalibrationSection* const section = FindCalibrationSection(row.kind);
-  if (section == nullptr || section->version != row.version) {
+  const CalibrationSection* const section = FindCalibrationSection(row.kind, row.version);
+  if (section == nullptr) {
     if (!row.required) return {};
     return MakeError(ErrorCode::kUnsupported, "version " + std::to_string(row.version) +
                                                   " is needed and not known to this build");

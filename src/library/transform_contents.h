@@ -10,6 +10,15 @@
 
 namespace kvserve {
 
+// Matrices are integers of so many bits in the file, with a scale for each row, and bytes in
+// memory.
+inline constexpr unsigned kLeastMatrixBits = 2;
+inline constexpr unsigned kMostMatrixBits = 8;
+// Largest magnitude: -2^(bits - 1) has no opposite, which would cost kernels a case.
+[[nodiscard]] constexpr int MostOf(unsigned bits) {
+  return (1 << (bits - 1)) - 1;
+}
+
 // Turns one plane (keys before RoPE) into components whose errors all count alike: an error of one
 // unit in each component of every token costs a divergence that the calibrator fixes
 // (docs/CALIBRATION.md), and components are uncorrelated over the calibration texts. Columns are in
@@ -19,7 +28,8 @@ struct Whitening {
   std::uint32_t columns = 0;         // of a group; 0: not there
   std::vector<float> mean;           // [head * dim]
   std::vector<float> scale;          // [group][component], positive
-  std::vector<std::int8_t> inverse;  // [group][component][column], -127..127
+  std::vector<std::int8_t> inverse;  // [group][component][column], within +-MostOf(bits)
+  std::uint8_t bits = kMostMatrixBits;
 };
 
 // Predicts the components of one plane from earlier planes of the same token:
@@ -27,7 +37,8 @@ struct Whitening {
 struct Predictor {
   std::uint32_t inputs = 0;          // as PredictorInputs; 0: not there
   std::vector<float> scale;          // [component], not negative
-  std::vector<std::int8_t> weights;  // [component][input], -127..127
+  std::vector<std::int8_t> weights;  // [component][input], within +-MostOf(bits)
+  std::uint8_t bits = kMostMatrixBits;
 };
 
 // Inputs of plane [2 * layer + kind]: the components of K and V of the layer before, and for V

@@ -17,6 +17,7 @@ struct GoldenCase {
   std::string_view profile;
   bool foreign_codec = false;  // the symbols' bytes are another library's and vary with its version
   bool calibrated = false;     // needs artefacts/<shape>-<dtype>.calib
+  bool compact = false;        // or <shape>-<dtype>-compact.calib, whose matrices have few bits
 
   friend std::ostream& operator<<(std::ostream& out, const GoldenCase& golden) {
     return out << golden.shape << ' ' << DTypeName(golden.dtype) << ' ' << golden.profile;

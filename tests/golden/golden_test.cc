@@ -37,12 +37,12 @@ std::filesystem::path FrameFile(std::string_view name) {
 
 std::filesystem::path ArtefactFile(const GoldenCase& golden) {
   const std::string name = std::string(golden.shape) + "-" + std::string(DTypeName(golden.dtype));
-  return Folder() / "artefacts" / (name + ".calib");
+  return Folder() / "artefacts" / (name + (golden.compact ? "-compact.calib" : ".calib"));
 }
 
 std::vector<std::byte> MakeArtefact(const GoldenCase& golden) {
   const auto chunk = testing::MakeSampleChunk(golden.shape, golden.dtype);
-  return testing::MakeSampleCalibration(chunk.value().buffer.geometry()).value();
+  return testing::MakeSampleCalibration(chunk.value().buffer.geometry(), golden.compact).value();
 }
 
 std::shared_ptr<const CalibrationArtefact> RecordedArtefact(const GoldenCase& golden) {

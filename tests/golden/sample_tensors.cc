@@ -160,7 +160,7 @@ Result<SampleChunk> MakeSampleChunk(std::string_view name, DType dtype) {
   return chunk;
 }
 
-Result<std::vector<std::byte>> MakeSampleCalibration(const KvGeometry& geometry) {
+Result<std::vector<std::byte>> MakeSampleCalibration(const KvGeometry& geometry, bool compact) {
   CalibrationArtefact::Contents contents;
   for (std::uint8_t i = 0; i < 16; ++i) contents.model.bytes[i] = static_cast<std::uint8_t>(16 + i);
   contents.geometry = geometry;
@@ -173,6 +173,7 @@ Result<std::vector<std::byte>> MakeSampleCalibration(const KvGeometry& geometry)
     contents.head_scores.push_back(SampleHeadScores(index, layer.kv_heads));
   }
   AddModelSections(geometry, contents);
+  if (compact) MakeCompact(contents);
   for (const std::uint32_t alphabet : {8U, 16U}) {
     contents.entropy.push_back(
         {alphabet, {Frequencies(alphabet, alphabet / 2), Frequencies(alphabet, 1)}});

@@ -34,7 +34,8 @@ struct SampleChunk {
 
 // The file of an artefact for this model (dtype and positions aside): statistics of every plane,
 // two classes of tables for 8 and 16 symbols, and for models of planes up to 32 columns KLT, query
-// statistics and head scores.
-[[nodiscard]] Result<std::vector<std::byte>> MakeSampleCalibration(const KvGeometry& geometry);
+// statistics, head scores and what the transform chain needs. `compact`: matrices of few bits.
+[[nodiscard]] Result<std::vector<std::byte>> MakeSampleCalibration(const KvGeometry& geometry,
+                                                                   bool compact = false);
 
 }  // namespace kvserve::testing

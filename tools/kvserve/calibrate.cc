@@ -41,6 +41,9 @@ struct Arguments {
       "window:sinks=0,recent=32,outside=1,inside=4|expected:keys=seen,mean=offline,recency=1";
   unsigned threads = 1;
   std::uint32_t joint_columns = 1024;
+  unsigned whitening_bits = 8;
+  unsigned predictor_bits = 8;
+  unsigned query_bits = 32;
   std::uint32_t tokens = 1536;
   std::uint32_t limit = 0;
   std::string cache_dtype;
@@ -76,6 +79,9 @@ Result<TransformCalibration> TransformOf(const Arguments& arguments) {
   transform.frame_tokens = std::min(kWeighedTokens, arguments.tokens);
   transform.threads = arguments.threads;
   transform.training.joint_columns = arguments.joint_columns;
+  transform.training.whitening_bits = arguments.whitening_bits;
+  transform.training.predictor_bits = arguments.predictor_bits;
+  transform.round_queries = arguments.query_bits == 8;
   transform.training.steps = arguments.steps;
   std::ranges::sort(transform.training.steps);
   return transform;
@@ -259,6 +265,21 @@ void AddTransformOptions(CLI::App& command, Arguments& arguments) {
   command
       .add_option("--selectors", arguments.selectors,
                   "For transform: selectors of the profile, which weigh the tokens of the texts")
+      ->capture_default_str();
+  command
+      .add_option("--whitening-bits", arguments.whitening_bits,
+                  "For transform: bits of a value of the whitening's matrices, 2..8")
+      ->check(CLI::Range(2, 8))
+      ->capture_default_str();
+  command
+      .add_option("--predictor-bits", arguments.predictor_bits,
+                  "For transform: bits of a weight of the predictors, 2..8")
+      ->check(CLI::Range(2, 8))
+      ->capture_default_str();
+  command
+      .add_option("--query-bits", arguments.query_bits,
+                  "For transform: bits of a correlation of queries, 8 or 32")
+      ->check(CLI::IsMember({8, 32}))
       ->capture_default_str();
   command.add_option("--threads", arguments.threads, "For transform: threads, 1..256")
       ->check(CLI::Range(1, 256))

@@ -3,8 +3,10 @@
 #include <Eigen/Dense>
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "base/try.h"
+#include "calibration/transform/row_rounding.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/predict_rows/predict_rows.h"
 
@@ -35,8 +37,25 @@ Predictor Rounded(const Matrix& weights) {  // [input, component]
   return predictor;
 }
 
-Predictor Solved(std::span<const FitRows> inputs, const PredictorProducts& products,
-                 const std::vector<Sums>& targets, Index components) {
+Result<Predictor> RoundedWithFeedback(const Matrix& weights, const Matrix& gram, unsigned bits,
+                                      Workers& workers) {
+  KVSERVE_ASSIGN(auto rows, RoundRows(weights.transpose(), gram, bits, workers));
+  Predictor predictor;
+  predictor.inputs = static_cast<std::uint32_t>(weights.rows());
+  predictor.bits = static_cast<std::uint8_t>(bits);
+  predictor.weights = std::move(rows.values);
+  predictor.scale = std::move(rows.scale);
+  for (float& scale : predictor.scale) scale *= kHistoryUnit;
+  return predictor;
+}
+
+struct Equations {
+  Matrix gram;    // [input, input], with the ridge
+  Matrix target;  // [input, component]
+};
+
+Equations EquationsOf(std::span<const FitRows> inputs, const PredictorProducts& products,
+                      const std::vector<Sums>& targets, Index components) {
   std::size_t total = 0;
   for (const FitRows& input : inputs) total += input.columns;
   const auto size = static_cast<Index>(total);
@@ -56,8 +75,8 @@ Predictor Solved(std::span<const FitRows> inputs, const PredictorProducts& produ
   }
   const double mean = gram.diagonal().mean();
   gram.diagonal().array() += mean > 0 ? kRidge * mean : 1.0;
-  const Eigen::LLT<Matrix, Eigen::Lower> solver(gram);
-  return Rounded(solver.solve(target));
+  gram.triangularView<Eigen::StrictlyUpper>() = gram.transpose();
+  return {std::move(gram), std::move(target)};
 }
 
 }  // namespace
@@ -83,7 +102,7 @@ std::vector<double> ProductSums(const FitRows& a, const FitRows& b) {
 }
 
 Result<Predictor> FitPredictor(std::span<const FitRows> inputs, const FitRows& components,
-                               PredictorProducts& products, Workers& workers) {
+                               unsigned bits, PredictorProducts& products, Workers& workers) {
   struct Item {
     const FitRows* a;
     const FitRows* b;
@@ -103,7 +122,12 @@ Result<Predictor> FitPredictor(std::span<const FitRows> inputs, const FitRows& c
     *items[i].to = ProductSums(*items[i].a, *items[i].b);
     return {};
   }));
-  return Solved(inputs, products, targets, static_cast<Index>(components.columns));
+  const auto equations =
+      EquationsOf(inputs, products, targets, static_cast<Index>(components.columns));
+  const Eigen::LLT<Matrix, Eigen::Lower> solver(equations.gram);
+  const Matrix weights = solver.solve(equations.target);
+  if (bits == kMostMatrixBits) return Rounded(weights);
+  return RoundedWithFeedback(weights, equations.gram, bits, workers);
 }
 
 }  // namespace kvserve

@@ -23,10 +23,11 @@ struct FitRows {
 // Inputs in steps, in the order of PredictorInputs; rows of zeros count nothing. `products` [i][j]
 // are ProductSums of inputs[i] and inputs[j] for j <= i, empty where they are to be found; they are
 // given back, since the next plane needs most of them too. The ridge is 0.002 times the mean
-// diagonal. Weights come out in 8 bits per component, for inputs in 1/64 of a step.
+// diagonal. Weights come out in `bits` (2..8) and a scale per component, for inputs in 1/64 of a
+// step; fewer than 8 with error feedback (RoundRows).
 using PredictorProducts = std::vector<std::vector<std::vector<double>>>;
 [[nodiscard]] Result<Predictor> FitPredictor(std::span<const FitRows> inputs,
-                                             const FitRows& components, PredictorProducts& products,
-                                             Workers& workers);
+                                             const FitRows& components, unsigned bits,
+                                             PredictorProducts& products, Workers& workers);
 
 }  // namespace kvserve

@@ -31,6 +31,15 @@ std::size_t Columns(const KvGeometry& geometry, std::size_t plane) {
   return std::size_t{layer.kv_heads} * (plane % 2 == 0 ? layer.k_dim : layer.v_dim);
 }
 
+// Of the heads that are whitened together.
+std::size_t GroupColumns(const KvGeometry& geometry, std::size_t plane, std::size_t most) {
+  const std::size_t heads = geometry.layers[plane / 2].kv_heads;
+  const std::size_t dim = Columns(geometry, plane) / heads;
+  std::size_t together = heads;
+  while (together > 1 && (together * dim > most || heads % together != 0)) --together;
+  return together * dim;
+}
+
 class Training {
  public:
   Training(const CalibrationTexts& texts, const Sensitivity& sensitivity,
@@ -120,7 +129,6 @@ class Training {
   // Replaces values by components, in units.
   Status Whiten(std::size_t p, Whitening& whitening) {
     const std::size_t columns = Columns(geometry_, p);
-    const LayerGeometry& layer = geometry_.layers[p / 2];
     const auto& metric = sensitivity_.planes[p];
     if (metric.size() != columns * columns) {
       return MakeError(ErrorCode::kMismatch,
@@ -128,15 +136,15 @@ class Training {
                            PlaneName(static_cast<std::uint32_t>(p / 2),
                                      p % 2 == 0 ? PlaneKind::kKey : PlaneKind::kValue));
     }
-    const std::size_t group =
-        columns <= options_.joint_columns ? columns : columns / layer.kv_heads;
+    const std::size_t group = GroupColumns(geometry_, p, options_.joint_columns);
     RowCovariance covariance(columns / group, group);
     for (const auto& text : texts_.texts()) {
       const std::size_t first = std::min(kFirstTokens, text.tokens);
       covariance.Add(std::span<const float>(values_).subspan((text.first_row + first) * columns,
                                                              (text.tokens - first) * columns));
     }
-    whitening = FitWhitening(metric, covariance.Mean(), covariance.Covariance(group), group, unit_);
+    KVSERVE_ASSIGN(whitening, FitWhitening(metric, covariance.Mean(), covariance.Covariance(group),
+                                           {group, options_.whitening_bits}, unit_, workers_));
     const auto forward = InvertedWhitening(whitening);
     if (!forward) return MakeError(ErrorCode::kInternal, "a whitening matrix is singular");
     return ApplyWhitening(whitening, *forward);
@@ -180,7 +188,8 @@ class Training {
     const auto inverse_step = static_cast<float>(1 / options_.steps[point]);
     std::ranges::transform(values_, components.begin(),
                            [&](float value) { return value * inverse_step; });
-    return FitPredictor(inputs, {components, Columns(geometry_, p)}, products_, workers_);
+    return FitPredictor(inputs, {components, Columns(geometry_, p)}, options_.predictor_bits,
+                        products_, workers_);
   }
 
   // K has been the last input of its layer's V: its products with itself stay for the next layer.
@@ -231,6 +240,10 @@ Status CheckOptions(const CalibrationTexts& texts, const Sensitivity& sensitivit
   }
   if (sensitivity.planes.size() != 2 * texts.geometry().layers.size()) {
     return MakeError(ErrorCode::kMismatch, "the sensitivity is of another number of layers");
+  }
+  for (const unsigned bits : {options.whitening_bits, options.predictor_bits}) {
+    if (bits >= kLeastMatrixBits && bits <= kMostMatrixBits) continue;
+    return MakeError(ErrorCode::kInvalidArgument, "bits of a matrix are 2..8");
   }
   const bool any = std::ranges::any_of(
       texts.texts(), [](const auto& text) { return text.tokens > 2 * kFirstTokens; });

@@ -15,8 +15,12 @@
 namespace kvserve {
 
 struct TransformOptions {
-  std::vector<double> steps = {1};   // operating points, ascending, positive
-  std::size_t joint_columns = 1024;  // planes up to that many are transformed over all heads
+  std::vector<double> steps = {1};  // operating points, ascending, positive
+  // Heads are whitened together, as many adjacent ones as have so many columns at most (a divisor
+  // of all of them, at least one).
+  std::size_t joint_columns = 1024;
+  unsigned whitening_bits = kMostMatrixBits;  // 2..8
+  unsigned predictor_bits = kMostMatrixBits;
   std::uint32_t frame_tokens = 256;  // of the frames that expectations are of
   std::function<void(std::uint64_t done, std::uint64_t total)> progress;  // planes
 };

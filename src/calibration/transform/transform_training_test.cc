@@ -208,6 +208,42 @@ TEST_F(TransformTraining, RefusesWhatItCannotUse) {
   EXPECT_EQ(Train({.steps = {1}}).error().code, ErrorCode::kMismatch);
 }
 
+// Few bits: the matrices are others, and prediction is nearly as good.
+TEST_F(TransformTraining, MatricesOfFewBitsCostLittle) {
+  const auto whole = Train({.steps = {1}, .frame_tokens = 100});
+  const auto few =
+      Train({.steps = {1}, .whitening_bits = 6, .predictor_bits = 4, .frame_tokens = 100});
+  ASSERT_TRUE(whole && few);
+  const auto most = [](std::span<const std::int8_t> values) {
+    return std::abs(
+        *std::ranges::max_element(values, {}, [](std::int8_t value) { return std::abs(value); }));
+  };
+  for (std::size_t p = 0; p < 4; ++p) {
+    EXPECT_EQ(few->whitening[p].bits, 6) << p;
+    EXPECT_LE(most(few->whitening[p].inverse), 31) << p;
+    EXPECT_TRUE(InvertedWhitening(few->whitening[p])) << p;
+    if (p == 0) continue;
+    EXPECT_EQ(few->predictors[p].bits, 4) << p;
+    EXPECT_LE(most(few->predictors[p].weights), 7) << p;
+    const auto gain = [p](const auto& contents) {
+      return contents->frame_expectation.planes[p].gain;
+    };
+    EXPECT_GT(gain(few), gain(whole) - 0.5) << p;
+  }
+  EXPECT_LT(FormatCalibration(*few)->size(), FormatCalibration(*whole)->size());
+  EXPECT_NEAR(few->code_tables->points[0].bits_per_value,
+              whole->code_tables->points[0].bits_per_value, 0.1);
+}
+
+TEST_F(TransformTraining, RefusesBitsThatAreNone) {
+  for (const unsigned bits : {0U, 1U, 9U}) {
+    EXPECT_EQ(Train({.steps = {1}, .whitening_bits = bits}).error().code,
+              ErrorCode::kInvalidArgument);
+    EXPECT_EQ(Train({.steps = {1}, .predictor_bits = bits}).error().code,
+              ErrorCode::kInvalidArgument);
+  }
+}
+
 // A plane on which nothing depends, and one that never changes.
 TEST_F(TransformTraining, DeadPlanesAreWhitenedToo) {
   sensitivity_.planes[0].assign(sensitivity_.planes[0].size(), 0.0F);
@@ -215,8 +251,10 @@ TEST_F(TransformTraining, DeadPlanesAreWhitenedToo) {
   ASSERT_TRUE(contents) << contents.error().message;
   EXPECT_TRUE(InvertedWhitening(contents->whitening[0]));
   EXPECT_TRUE(FormatCalibration(*contents));
-  const Whitening flat =
-      FitWhitening(std::vector<float>{1, 0, 0, 1}, {5, 5}, std::vector<float>{0, 0, 0, 0}, 2, 1);
+  Workers workers;
+  const Whitening flat = FitWhitening(std::vector<float>{1, 0, 0, 1}, {5, 5},
+                                      std::vector<float>{0, 0, 0, 0}, {2}, 1, workers)
+                             .value();
   EXPECT_TRUE(InvertedWhitening(flat));
 }
 

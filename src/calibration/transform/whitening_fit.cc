@@ -5,6 +5,9 @@
 #include <cmath>
 #include <limits>
 
+#include "base/try.h"
+#include "calibration/transform/row_rounding.h"
+
 namespace kvserve {
 namespace {
 
@@ -54,14 +57,23 @@ void AppendRounded(const Matrix& rows, Whitening& whitening) {
   }
 }
 
+void Append(const RoundedRows& rows, Whitening& whitening) {
+  for (const float scale : rows.scale) {
+    whitening.scale.push_back(std::max(scale, std::numeric_limits<float>::min()));
+  }
+  whitening.inverse.insert(whitening.inverse.end(), rows.values.begin(), rows.values.end());
+}
+
 }  // namespace
 
-Whitening FitWhitening(std::span<const float> metric, std::vector<float> mean,
-                       std::span<const float> covariance, std::size_t group_columns, double unit) {
+Result<Whitening> FitWhitening(std::span<const float> metric, std::vector<float> mean,
+                               std::span<const float> covariance, WhiteningShape shape, double unit,
+                               Workers& workers) {
   Whitening whitening;
-  whitening.columns = static_cast<std::uint32_t>(group_columns);
+  whitening.columns = static_cast<std::uint32_t>(shape.group_columns);
+  whitening.bits = static_cast<std::uint8_t>(shape.bits);
   const auto all = static_cast<Index>(mean.size());
-  const auto n = static_cast<Index>(group_columns);
+  const auto n = static_cast<Index>(shape.group_columns);
   whitening.mean = std::move(mean);
   const Eigen::Map<const FloatMatrix> whole(metric.data(), all, all);
   double diagonal = whole.diagonal().cast<double>().mean() / (unit * unit);
@@ -71,7 +83,13 @@ Whitening FitWhitening(std::span<const float> metric, std::vector<float> mean,
     Matrix block = whole.block(at, at, n, n).cast<double>() * ((1 - kShrinkage) / (unit * unit));
     block = (block + block.transpose()).eval() / 2;
     block.diagonal().array() += kShrinkage * diagonal;
-    AppendRounded(Components(SquareRoots(block), spread.cast<double>()), whitening);
+    const Matrix rows = Components(SquareRoots(block), spread.cast<double>());
+    if (shape.bits == kMostMatrixBits) {
+      AppendRounded(rows, whitening);
+      continue;
+    }
+    KVSERVE_ASSIGN(const RoundedRows rounded, RoundRows(rows, block, shape.bits, workers));
+    Append(rounded, whitening);
   }
   return whitening;
 }

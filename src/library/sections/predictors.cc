@@ -3,6 +3,7 @@
 #include <cmath>
 #include <string>
 
+#include "library/sections/packed_values.h"
 #include "library/sections/section.h"
 #include "library/sections/section_floats.h"
 
@@ -11,9 +12,15 @@ namespace {
 
 using Contents = CalibrationArtefact::Contents;
 
+bool Compact(const Contents& contents) {
+  return std::ranges::any_of(contents.predictors, [](const Predictor& plane) {
+    return plane.inputs != 0 && plane.bits != kMostMatrixBits;
+  });
+}
+
 bool Present(const Contents& contents) {
-  return std::any_of(contents.predictors.begin(), contents.predictors.end(),
-                     [](const Predictor& plane) { return plane.inputs != 0; });
+  return std::ranges::any_of(contents.predictors,
+                             [](const Predictor& plane) { return plane.inputs != 0; });
 }
 
 void Write(const Contents& contents, ByteWriter& out) {
@@ -24,18 +31,33 @@ void Write(const Contents& contents, ByteWriter& out) {
   }
 }
 
-Status Read(ByteReader& in, Contents& contents) {
+void WriteCompact(const Contents& contents, ByteWriter& out) {
+  for (const Predictor& plane : contents.predictors) {
+    out.Put(plane.inputs == 0 ? std::uint8_t{0} : plane.bits);
+    out.PutBytes(std::as_bytes(std::span(plane.scale)));
+    PutPacked(plane.weights, plane.bits, out);
+  }
+}
+
+Status ReadPlanes(ByteReader& in, bool compact, Contents& contents) {
   auto& planes = contents.predictors;
   planes.resize(2 * contents.geometry.layers.size());
   for (std::size_t p = 0; p < planes.size(); ++p) {
-    KVSERVE_ASSIGN(const bool present, ReadPresent(in));
-    if (!present) continue;
+    if (compact) {
+      KVSERVE_ASSIGN(const auto bits, in.Get<std::uint8_t>());
+      if (bits == 0) continue;
+      KVSERVE_ASSIGN(planes[p].bits, CheckedBits(bits));
+    } else {
+      KVSERVE_ASSIGN(const bool present, ReadPresent(in));
+      if (!present) continue;
+    }
     const std::size_t all = PlaneColumns(contents.geometry, p);
     const std::size_t inputs = PredictorInputs(contents.geometry, p);
     if (all == 0 || inputs == 0) return Wrong(PlaneText(p) + "there is nothing to predict it from");
     planes[p].inputs = static_cast<std::uint32_t>(inputs);
     KVSERVE_TRY(ReadFloats(in, all, planes[p].scale));
-    KVSERVE_TRY(ReadValues(in, all * inputs, planes[p].weights));
+    KVSERVE_TRY(compact ? ReadPacked(in, all * inputs, planes[p].bits, planes[p].weights)
+                        : ReadValues(in, all * inputs, planes[p].weights));
   }
   return {};
 }
@@ -51,7 +73,7 @@ Status CheckPlane(const Predictor& plane, std::size_t all, std::size_t inputs) {
     if (plane.scale[row] >= 0 && std::isfinite(plane.scale[row])) continue;
     return Wrong("scale of component " + std::to_string(row) + " is negative or not finite");
   }
-  if (!AllSymmetric(plane.weights)) return Wrong("a weight is -128");
+  if (auto fault = MatrixFault(plane.weights, plane.bits); !fault.empty()) return Wrong(fault);
   return {};
 }
 
@@ -66,12 +88,26 @@ Status Check(const Contents& contents) {
 }  // namespace
 
 const CalibrationSection& PredictorsSection() {
-  static const CalibrationSection section = {.kind = 8,
-                                             .name = "predictors",
-                                             .present = Present,
-                                             .write = Write,
-                                             .read = Read,
-                                             .check = Check};
+  static const CalibrationSection section = {
+      .kind = 8,
+      .name = "predictors",
+      .present = [](const Contents& contents) { return Present(contents) && !Compact(contents); },
+      .write = Write,
+      .read = [](ByteReader& in, Contents& to) { return ReadPlanes(in, false, to); },
+      .check = Check};
+  return section;
+}
+
+const CalibrationSection& CompactPredictorsSection() {
+  static const CalibrationSection section = {
+      .kind = 8,
+      .name = "predictors",
+      .version = 2,
+      .required = true,
+      .present = Compact,
+      .write = WriteCompact,
+      .read = [](ByteReader& in, Contents& to) { return ReadPlanes(in, true, to); },
+      .check = Check};
   return section;
 }
 

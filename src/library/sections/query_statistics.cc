@@ -1,6 +1,9 @@
-// Mean and covariance of each layer's queries before RoPE; of a covariance the lower triangle.
+// Mean and covariance of each layer's queries before RoPE; of a covariance the lower triangle, in
+// version 2 as variances and correlations of 8 bits.
+#include <cmath>
 #include <string>
 
+#include "library/sections/packed_values.h"
 #include "library/sections/section.h"
 #include "library/sections/section_floats.h"
 
@@ -29,6 +32,78 @@ void Write(const Contents& contents, ByteWriter& out) {
   }
 }
 
+constexpr double kCorrelation = 127;  // as an integer, where it is 1
+
+// sqrt(variance[i] variance[j]): what a correlation of 1 is.
+double Spread(const float* matrix, std::size_t dim, std::size_t i, std::size_t j) {
+  return std::sqrt(double{matrix[i * (dim + 1)]} * double{matrix[j * (dim + 1)]});
+}
+
+std::int8_t Correlation(const float* matrix, std::size_t dim, std::size_t i, std::size_t j) {
+  const double spread = Spread(matrix, dim, i, j);
+  const double value = spread > 0 ? kCorrelation * double{matrix[i * dim + j]} / spread : 0.0;
+  return static_cast<std::int8_t>(std::lround(std::clamp(value, -kCorrelation, kCorrelation)));
+}
+
+void SetCorrelation(std::int8_t correlation, float* matrix, std::size_t dim, std::size_t i,
+                    std::size_t j) {
+  const double covariance = correlation * Spread(matrix, dim, i, j) / kCorrelation;
+  matrix[i * dim + j] = matrix[j * dim + i] = static_cast<float>(covariance);
+}
+
+// By visit(matrix, i, j) for the entries below the diagonals.
+template <typename Layer, typename Visit>
+void ForEachBelow(Layer& layer, const Visit& visit) {
+  for (std::size_t head = 0; head < layer.heads; ++head) {
+    auto* const matrix = layer.covariance.data() + head * layer.dim * layer.dim;
+    for (std::size_t i = 0; i < layer.dim; ++i) {
+      for (std::size_t j = 0; j < i; ++j) visit(matrix, i, j);
+    }
+  }
+}
+
+bool Compact(const Contents& contents) {
+  return std::ranges::any_of(contents.query_statistics, [](const QueryStatistics& layer) {
+    return layer.heads != 0 && layer.rounded;
+  });
+}
+
+void WriteCompact(const Contents& contents, ByteWriter& out) {
+  for (const QueryStatistics& layer : contents.query_statistics) {
+    out.PutVarint(layer.heads);
+    out.PutBytes(std::as_bytes(std::span(layer.mean)));
+    for (std::size_t i = 0; i < layer.heads * layer.dim; ++i) {
+      out.Put(layer.covariance[i * layer.dim + i % layer.dim]);
+    }
+    ForEachBelow(layer, [&](const float* matrix, std::size_t i, std::size_t j) {
+      out.Put(Correlation(matrix, layer.dim, i, j));
+    });
+  }
+}
+
+Status ReadCompactLayer(ByteReader& in, QueryStatistics& layer) {
+  const std::size_t dim = layer.dim;
+  layer.rounded = true;
+  std::vector<float> variances;
+  KVSERVE_TRY(ReadFloats(in, layer.heads * dim, variances));
+  if (!AllFinite(variances)) return Wrong("a variance is not finite");
+  if (std::ranges::any_of(variances, [](float value) { return value < 0; })) {
+    return Wrong("a variance is negative");
+  }
+  std::vector<std::int8_t> correlations;
+  KVSERVE_TRY(ReadValues(in, layer.heads * (Triangle(dim) - dim), correlations));
+  if (auto fault = MatrixFault(correlations, kMostMatrixBits); !fault.empty()) return Wrong(fault);
+  layer.covariance.resize(layer.heads * dim * dim);
+  for (std::size_t i = 0; i < variances.size(); ++i) {
+    layer.covariance[i * dim + i % dim] = variances[i];
+  }
+  auto next = correlations.begin();
+  ForEachBelow(layer, [&](float* matrix, std::size_t i, std::size_t j) {
+    SetCorrelation(*next++, matrix, dim, i, j);
+  });
+  return {};
+}
+
 // Both halves of the symmetric matrices.
 void Unfold(std::span<const float> triangles, QueryStatistics& layer) {
   const std::size_t dim = layer.dim;
@@ -43,7 +118,7 @@ void Unfold(std::span<const float> triangles, QueryStatistics& layer) {
   }
 }
 
-Status Read(ByteReader& in, Contents& contents) {
+Status ReadLayers(ByteReader& in, bool compact, Contents& contents) {
   contents.query_statistics.resize(contents.geometry.layers.size());
   for (std::size_t i = 0; i < contents.query_statistics.size(); ++i) {
     KVSERVE_ASSIGN(const auto heads, in.GetVarint());
@@ -53,6 +128,10 @@ Status Read(ByteReader& in, Contents& contents) {
     layer.heads = static_cast<std::uint32_t>(heads);
     layer.dim = contents.geometry.layers[i].k_dim;
     KVSERVE_TRY(ReadFloats(in, std::size_t{layer.heads} * layer.dim, layer.mean));
+    if (compact) {
+      KVSERVE_TRY(ReadCompactLayer(in, layer));
+      continue;
+    }
     std::vector<float> triangles;
     KVSERVE_TRY(ReadFloats(in, layer.heads * Triangle(layer.dim), triangles));
     Unfold(triangles, layer);
@@ -104,13 +183,33 @@ Status Check(const Contents& contents) {
 
 }  // namespace
 
+void RoundCorrelations(QueryStatistics& layer) {
+  ForEachBelow(layer, [&](float* matrix, std::size_t i, std::size_t j) {
+    SetCorrelation(Correlation(matrix, layer.dim, i, j), matrix, layer.dim, i, j);
+  });
+  layer.rounded = layer.heads != 0;
+}
+
 const CalibrationSection& QueryStatisticsSection() {
-  static const CalibrationSection section = {.kind = 5,
-                                             .name = "query_statistics",
-                                             .present = Present,
-                                             .write = Write,
-                                             .read = Read,
-                                             .check = Check};
+  static const CalibrationSection section = {
+      .kind = 5,
+      .name = "query_statistics",
+      .present = [](const Contents& contents) { return Present(contents) && !Compact(contents); },
+      .write = Write,
+      .read = [](ByteReader& in, Contents& to) { return ReadLayers(in, false, to); },
+      .check = Check};
+  return section;
+}
+
+const CalibrationSection& CompactQueryStatisticsSection() {
+  static const CalibrationSection section = {
+      .kind = 5,
+      .name = "query_statistics",
+      .version = 2,
+      .present = Compact,
+      .write = WriteCompact,
+      .read = [](ByteReader& in, Contents& to) { return ReadLayers(in, true, to); },
+      .check = Check};
   return section;
 }
 

@@ -12,6 +12,7 @@
 #include "base/byte_io.h"
 #include "base/try.h"
 #include "kvserve/geometry.h"
+#include "library/transform_contents.h"
 
 namespace kvserve {
 
@@ -66,10 +67,17 @@ inline bool AllFinite(std::span<const float> values) {
                      [](float value) { return std::isfinite(value); });
 }
 
-// -128 has no opposite, which would cost kernels a case.
-inline bool AllSymmetric(std::span<const std::int8_t> values) {
-  return std::none_of(values.begin(), values.end(),
-                      [](std::int8_t value) { return value == -128; });
+// What is wrong with a matrix of integers of so many bits; empty: nothing.
+inline std::string MatrixFault(std::span<const std::int8_t> values, unsigned bits) {
+  if (bits < kLeastMatrixBits || bits > kMostMatrixBits) {
+    return std::to_string(bits) + " bits per value are not 2..8";
+  }
+  const int most = MostOf(bits);
+  const auto wrong = std::find_if(values.begin(), values.end(), [most](std::int8_t value) {
+    return value < -most || value > most;
+  });
+  if (wrong == values.end()) return {};
+  return "a value of the matrix is " + std::to_string(*wrong);
 }
 
 // A flag in front of what may be there: 0 or 1.

@@ -26,6 +26,16 @@ Contents Sample() {
   return contents;
 }
 
+template <typename Change>
+void ExpectNotWritten(Change change, const std::string& says) {
+  Contents contents = Sample();
+  change(contents);
+  const auto bytes = FormatCalibration(contents);
+  ASSERT_FALSE(bytes) << says;
+  EXPECT_EQ(bytes.error().code, ErrorCode::kInvalidArgument) << bytes.error().message;
+  EXPECT_NE(bytes.error().message.find(says), std::string::npos) << bytes.error().message;
+}
+
 TEST(TransformSections, EverythingComesBack) {
   const Contents contents = Sample();
   const auto artefact = ParseCalibration(FormatCalibration(contents).value());
@@ -42,6 +52,45 @@ TEST(TransformSections, EverythingComesBack) {
     EXPECT_EQ(read.predictors[p].scale, contents.predictors[p].scale) << p;
     EXPECT_EQ(read.predictors[p].weights, contents.predictors[p].weights) << p;
   }
+}
+
+// Version 2 of sections; both that readers may skip no longer.
+TEST(TransformSections, FewBitsComeBack) {
+  Contents contents = Sample();
+  testing::MakeCompact(contents);
+  const auto bytes = FormatCalibration(contents).value();
+  EXPECT_LT(bytes.size(), FormatCalibration(Sample())->size());
+  const auto artefact = ParseCalibration(bytes);
+  ASSERT_TRUE(artefact) << artefact.error().message;
+  const Contents& read = (*artefact)->contents();
+  for (std::size_t p = 0; p < 8; ++p) {
+    EXPECT_EQ(read.whitening[p].bits, contents.whitening[p].bits) << p;
+    EXPECT_EQ(read.whitening[p].scale, contents.whitening[p].scale) << p;
+    EXPECT_EQ(read.whitening[p].inverse, contents.whitening[p].inverse) << p;
+    EXPECT_EQ(read.predictors[p].bits, contents.predictors[p].bits) << p;
+    EXPECT_EQ(read.predictors[p].scale, contents.predictors[p].scale) << p;
+    EXPECT_EQ(read.predictors[p].weights, contents.predictors[p].weights) << p;
+  }
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(read.query_statistics[i].covariance, contents.query_statistics[i].covariance) << i;
+    EXPECT_EQ(read.query_statistics[i].rounded, contents.query_statistics[i].rounded) << i;
+  }
+  EXPECT_EQ(FormatCalibration(read).value(), bytes);
+}
+
+// What a plane of few bits holds is checked against them, and versions need no more than they say.
+TEST(TransformSections, ValuesBeyondTheirBitsAreNotWritten) {
+  ExpectNotWritten([](Contents& c) { c.whitening[0].bits = 6; }, "layer 0 K: a value");
+  ExpectNotWritten([](Contents& c) { c.predictors[1].bits = 7; }, "layer 0 V: a value");
+  ExpectNotWritten([](Contents& c) { c.predictors[1].bits = 1; }, "1 bits per value");
+  ExpectNotWritten([](Contents& c) { c.whitening[0].bits = 9; }, "9 bits per value");
+  const Contents contents = Sample();
+  EXPECT_TRUE(FindCalibrationSection(7, 1)->present(contents));
+  EXPECT_FALSE(FindCalibrationSection(7, 2)->present(contents));
+  EXPECT_FALSE(FindCalibrationSection(7, 1)->required);
+  EXPECT_TRUE(FindCalibrationSection(7, 2)->required);
+  EXPECT_TRUE(FindCalibrationSection(8, 2)->required);
+  EXPECT_EQ(FindCalibrationSection(8, 3), nullptr);
 }
 
 TEST(TransformSections, CodeTablesComeBack) {
@@ -110,16 +159,6 @@ TEST(TransformSections, SampleTablesAreTwoSidedAndGrow) {
   }
 }
 
-template <typename Change>
-void ExpectNotWritten(Change change, const std::string& says) {
-  Contents contents = Sample();
-  change(contents);
-  const auto bytes = FormatCalibration(contents);
-  ASSERT_FALSE(bytes) << says;
-  EXPECT_EQ(bytes.error().code, ErrorCode::kInvalidArgument) << bytes.error().message;
-  EXPECT_NE(bytes.error().message.find(says), std::string::npos) << bytes.error().message;
-}
-
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 TEST(TransformSections, NoReaderWouldTakeThisWhitening) {
@@ -175,10 +214,10 @@ TEST(TransformSections, NoReaderWouldTakeTheseTables) {
 }
 
 // A section's bytes for a model of one layer of 1 head, K 2, V 1.
-Status ReadAs(std::uint8_t kind, const Bytes& bytes) {
+Status ReadAs(std::uint8_t kind, const Bytes& bytes, std::uint8_t version = 1) {
   Contents contents;
   contents.geometry.layers = {{.kv_heads = 1, .k_dim = 2, .v_dim = 1}};
-  const CalibrationSection& section = *FindCalibrationSection(kind);
+  const CalibrationSection& section = *FindCalibrationSection(kind, version);
   ByteReader in(bytes);
   KVSERVE_TRY(section.read(in, contents));
   if (in.remaining() != 0) return MakeError(ErrorCode::kCorruptData, "bytes left over");
@@ -243,6 +282,68 @@ TEST(TransformSections, HostilePredictorsAreRefused) {
   ExpectRefused(predictors(0, 1, -128, 0), "-128");
   ExpectRefused(predictors(0, 1, 1, 1), "truncated");
   ExpectRefused(ReadAs(8, Bytes(2)), "there is no plane");
+}
+
+TEST(TransformSections, HostileCompactMatricesAreRefused) {
+  const auto whitening = [](std::uint8_t bits, std::uint8_t first, std::uint8_t last,
+                            std::size_t dropped) {
+    Bytes bytes = Written([=](ByteWriter& out) {
+      out.PutVarint(2);
+      out.Put(bits);
+      for (const float value : {0.0F, 0.0F, 1.0F, 1.0F}) out.Put(value);
+      for (const std::uint8_t byte : {first, last}) out.Put(byte);
+      out.Put(std::uint8_t{0});
+    });
+    bytes.resize(bytes.size() - dropped);
+    return ReadAs(7, bytes, 2);
+  };
+  // 4 bits: 1, 0, 0, 1 as 8, 7, 7, 8.
+  EXPECT_TRUE(whitening(4, 0x78, 0x87, 0));
+  ExpectRefused(whitening(4, 0x7F, 0x87, 0), "no opposite");
+  ExpectRefused(whitening(4, 0x77, 0x87, 0), "component 0 is zero");
+  ExpectRefused(whitening(3, 0x1C, 0x87, 0), "end with zeros");  // 3 bits leave 4 over
+  ExpectRefused(whitening(4, 0x78, 0x87, 1), "truncated");
+  ExpectRefused(whitening(4, 0x78, 0x87, 2), "truncated");
+  for (const unsigned bits : {0U, 1U, 9U, 255U}) {
+    ExpectRefused(whitening(static_cast<std::uint8_t>(bits), 0x78, 0x87, 0), "are not 2..8");
+  }
+  const auto predictors = [](std::uint8_t k, std::uint8_t v, std::uint8_t packed,
+                             std::size_t dropped) {
+    Bytes bytes = Written([=](ByteWriter& out) {
+      out.Put(k);
+      out.Put(v);
+      out.Put(1.0F);
+      out.Put(packed);
+    });
+    bytes.resize(bytes.size() - dropped);
+    return ReadAs(8, bytes, 2);
+  };
+  EXPECT_TRUE(predictors(0, 3, 0x1E, 0));  // 3 and 0 of 3 bits, as 6 and 3
+  ExpectRefused(predictors(3, 3, 0x1E, 0), "nothing to predict it from");
+  ExpectRefused(predictors(0, 1, 0x1E, 0), "are not 2..8");
+  ExpectRefused(predictors(0, 3, 0x07, 0), "no opposite");
+  ExpectRefused(predictors(0, 3, 0x5E, 0), "end with zeros");
+  ExpectRefused(predictors(0, 3, 0x1E, 1), "truncated");
+  ExpectRefused(ReadAs(8, Bytes(2), 2), "there is no plane");
+}
+
+TEST(TransformSections, HostileCorrelationsAreRefused) {
+  const auto queries = [](float variance, std::int8_t correlation, std::size_t dropped) {
+    Bytes bytes = Written([=](ByteWriter& out) {
+      out.PutVarint(1);
+      for (const float value : {0.0F, 0.0F, variance, 1.0F}) out.Put(value);
+      out.Put(correlation);
+    });
+    bytes.resize(bytes.size() - dropped);
+    return ReadAs(5, bytes, 2);
+  };
+  EXPECT_TRUE(queries(4, -127, 0));
+  EXPECT_TRUE(queries(0, 5, 0));
+  ExpectRefused(queries(-1, 0, 0), "negative");
+  ExpectRefused(queries(INFINITY, 0, 0), "not finite");
+  ExpectRefused(queries(kNan, 0, 0), "not finite");
+  ExpectRefused(queries(1, -128, 0), "-128");
+  ExpectRefused(queries(1, 1, 1), "truncated");
 }
 
 // The bytes of code tables of a small model, to be changed.

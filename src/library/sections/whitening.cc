@@ -1,9 +1,10 @@
-// Whitening of every plane. Rows are 8-bit: the forward matrix is the inverse of what they say, so
-// their rounding is no error, only another choice of axes.
+// Whitening of every plane. Rows are of few bits: the forward matrix is the inverse of what they
+// say, so their rounding is no error, only another choice of axes.
 #include <algorithm>
 #include <cmath>
 #include <string>
 
+#include "library/sections/packed_values.h"
 #include "library/sections/section.h"
 #include "library/sections/section_floats.h"
 
@@ -12,9 +13,15 @@ namespace {
 
 using Contents = CalibrationArtefact::Contents;
 
+bool Compact(const Contents& contents) {
+  return std::ranges::any_of(contents.whitening, [](const Whitening& plane) {
+    return plane.columns != 0 && plane.bits != kMostMatrixBits;
+  });
+}
+
 bool Present(const Contents& contents) {
-  return std::any_of(contents.whitening.begin(), contents.whitening.end(),
-                     [](const Whitening& plane) { return plane.columns != 0; });
+  return std::ranges::any_of(contents.whitening,
+                             [](const Whitening& plane) { return plane.columns != 0; });
 }
 
 void Write(const Contents& contents, ByteWriter& out) {
@@ -26,7 +33,18 @@ void Write(const Contents& contents, ByteWriter& out) {
   }
 }
 
-Status Read(ByteReader& in, Contents& contents) {
+void WriteCompact(const Contents& contents, ByteWriter& out) {
+  for (const Whitening& plane : contents.whitening) {
+    out.PutVarint(plane.columns);
+    if (plane.columns == 0) continue;
+    out.Put(plane.bits);
+    out.PutBytes(std::as_bytes(std::span(plane.mean)));
+    out.PutBytes(std::as_bytes(std::span(plane.scale)));
+    PutPacked(plane.inverse, plane.bits, out);
+  }
+}
+
+Status ReadPlanes(ByteReader& in, bool compact, Contents& contents) {
   auto& planes = contents.whitening;
   planes.resize(2 * contents.geometry.layers.size());
   for (std::size_t p = 0; p < planes.size(); ++p) {
@@ -38,9 +56,14 @@ Status Read(ByteReader& in, Contents& contents) {
                    std::to_string(all));
     }
     planes[p].columns = static_cast<std::uint32_t>(columns);
+    if (compact) {
+      KVSERVE_ASSIGN(const auto bits, in.Get<std::uint8_t>());
+      KVSERVE_ASSIGN(planes[p].bits, CheckedBits(bits));
+    }
     KVSERVE_TRY(ReadFloats(in, all, planes[p].mean));
     KVSERVE_TRY(ReadFloats(in, all, planes[p].scale));
-    KVSERVE_TRY(ReadValues(in, all * columns, planes[p].inverse));
+    KVSERVE_TRY(compact ? ReadPacked(in, all * columns, planes[p].bits, planes[p].inverse)
+                        : ReadValues(in, all * columns, planes[p].inverse));
   }
   return {};
 }
@@ -72,7 +95,7 @@ Status CheckPlane(const Whitening& plane, std::size_t all) {
                  std::to_string(plane.columns));
   }
   if (!AllFinite(plane.mean)) return Wrong("a mean is not finite");
-  if (!AllSymmetric(plane.inverse)) return Wrong("a value of the matrix is -128");
+  if (auto fault = MatrixFault(plane.inverse, plane.bits); !fault.empty()) return Wrong(fault);
   return CheckRows(plane);
 }
 
@@ -86,12 +109,26 @@ Status Check(const Contents& contents) {
 }  // namespace
 
 const CalibrationSection& WhiteningSection() {
-  static const CalibrationSection section = {.kind = 7,
-                                             .name = "whitening",
-                                             .present = Present,
-                                             .write = Write,
-                                             .read = Read,
-                                             .check = Check};
+  static const CalibrationSection section = {
+      .kind = 7,
+      .name = "whitening",
+      .present = [](const Contents& contents) { return Present(contents) && !Compact(contents); },
+      .write = Write,
+      .read = [](ByteReader& in, Contents& to) { return ReadPlanes(in, false, to); },
+      .check = Check};
+  return section;
+}
+
+const CalibrationSection& CompactWhiteningSection() {
+  static const CalibrationSection section = {
+      .kind = 7,
+      .name = "whitening",
+      .version = 2,
+      .required = true,
+      .present = Compact,
+      .write = WriteCompact,
+      .read = [](ByteReader& in, Contents& to) { return ReadPlanes(in, true, to); },
+      .check = Check};
   return section;
 }
 

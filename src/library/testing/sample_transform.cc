@@ -153,4 +153,26 @@ void AddTransformSample(std::size_t most_columns, CalibrationArtefact::Contents&
   contents.code_tables = SampleCodeTables(geometry, most_columns);
 }
 
+void MakeCompact(CalibrationArtefact::Contents& contents) {
+  const auto round = [](std::vector<std::int8_t>& values, std::vector<float>& scale,
+                        unsigned bits) {
+    for (std::int8_t& value : values) {
+      value = static_cast<std::int8_t>(std::lround(value * MostOf(bits) / 127.0));
+    }
+    for (float& row : scale) row = row * 127 / static_cast<float>(MostOf(bits));
+    return static_cast<std::uint8_t>(bits);
+  };
+  for (std::size_t p = 0; p < contents.whitening.size(); ++p) {
+    Whitening& whitening = contents.whitening[p];
+    if (whitening.columns != 0) {
+      whitening.bits = round(whitening.inverse, whitening.scale, p % 2 == 0 ? 6 : 7);
+    }
+    Predictor& predictor = contents.predictors[p];
+    if (predictor.inputs != 0) {
+      predictor.bits = round(predictor.weights, predictor.scale, 2 + static_cast<unsigned>(p % 4));
+    }
+  }
+  for (QueryStatistics& layer : contents.query_statistics) RoundCorrelations(layer);
+}
+
 }  // namespace kvserve::testing

@@ -25,4 +25,8 @@ namespace kvserve::testing {
 // inverse would take long.
 void AddTransformSample(std::size_t most_columns, CalibrationArtefact::Contents& contents);
 
+// Fewer bits for what there is: whitening 6 and 7 by turns, predictors 2 to 5, correlations of
+// queries 8.
+void MakeCompact(CalibrationArtefact::Contents& contents);
+
 }  // namespace kvserve::testing
