@@ -18,7 +18,7 @@ LAW = {
     "src/base": ["include/kvserve"],
     "src/kernels": ["src/base"],
     "src/tensorfile": ["src/kernels"],
-    "src/library": ["src/base"],
+    "src/library": ["src/kernels"],
     "src/pipeline": ["src/base", "src/library", "src/kernels"],
     "src/frame": ["src/base"],
     "src/stages": ["src/pipeline", "src/frame"],
