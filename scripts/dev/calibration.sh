@@ -43,6 +43,6 @@ ensure_artefact() {
   inputs=$(calibration_inputs "$1")
   if [[ -e $artefact ]] && cmp --silent "$artefact.inputs" <<<"$inputs"; then return; fi
   rm -f "$artefact" "$artefact.inputs"
-  step "calibrate $1 on $CALIBRATION_PAPERS papers, about a minute" calibrate "$1" "$artefact"
+  step "calibrate $1 on $CALIBRATION_PAPERS papers, one to two minutes" calibrate "$1" "$artefact"
   printf '%s\n' "$inputs" >"$artefact.inputs"
 }
