@@ -3,8 +3,10 @@
 import math
 import socket
 import subprocess
+import tempfile
 import threading
 import unittest
+from pathlib import Path
 
 from demo import choice, plan, quality, report, results, summary
 from demo.client import STAGES, Answer, Client, RequestFailed, parse
@@ -123,6 +125,35 @@ class Calibrated(unittest.TestCase):
         self.assertEqual(len(texts), 16)
         most = max(plan.FULL.pairs, plan.FULL.evaluated_prompts, *plan.FULL.repeats.values())
         self.assertFalse(set(texts) & set(plan.PROMPTS.read_text().splitlines()[:most]))
+
+    def test_an_artefact_is_made_again_when_what_it_is_from_has_changed(self):
+        script = """
+            set -euo pipefail
+            for part in steps packages python models build calibration; do . scripts/dev/$part.sh; done
+            ensure_model() { :; }
+            calibrate() { echo made && echo artefact >"$2"; }
+            ensure_artefact smollm2 | grep -c made || true"""
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            for part in ("data", "include", "scripts", "src", "tools"):
+                (folder / part).symlink_to(plan.ROOT / part)
+            models = folder / "build" / "models"
+            models.mkdir(parents=True)
+            model = models / "smollm2-f16.gguf"
+
+            def times_made() -> int:
+                return int(subprocess.run(["bash", "-c", script], cwd=folder, check=True,
+                                          capture_output=True, text=True).stdout)
+            model.write_text("one")
+            self.assertEqual(times_made(), 1)
+            self.assertEqual(times_made(), 0)
+            model.write_text("two")
+            self.assertEqual(times_made(), 1)
+            (models / "smollm2.calib.inputs").unlink()
+            self.assertEqual(times_made(), 1)
+            (models / "smollm2.calib").unlink()
+            self.assertEqual(times_made(), 1)
+            self.assertEqual(times_made(), 0)
 
 
 class Requests(unittest.TestCase):
