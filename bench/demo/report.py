@@ -77,6 +77,12 @@ def table_rows(result: dict) -> str:
     return "\n".join(lines)
 
 
+def spelled(profile: str) -> str:
+    if profile == plan.CALIBRATED:
+        return "transform coding with what <code>./dev artefact</code> learnt of the model"
+    return f"<code>{html.escape(profile)}</code>"
+
+
 def calibrated_costs(result: dict) -> list[str]:
     """A sentence per model and slow link: calibrated against the best without calibration."""
     found = []
@@ -122,8 +128,7 @@ def page(result: dict) -> str:
         "LINK": html.escape(result["link"]), "VERSION": html.escape(result["kvserve_version"]),
         "DATE": result["date"], "MINUTES": f"{result['seconds'] / 60:.0f}",
         "MACHINE": html.escape(f"{machine.get('cpu', '')}, {machine.get('cores', '?')} cores"),
-        "LEGEND": "; ".join(f"<b>{html.escape(short(plan.policy(p)))}</b> = "
-                            f"<code>{html.escape(p)}</code>"
+        "LEGEND": "; ".join(f"<b>{html.escape(short(plan.policy(p)))}</b> = {spelled(p)}"
                             for p in plan.PROFILES if p not in ("none", "lossless")),
         "PROMPT": str(plan.PROMPT_TOKENS), "OUTPUT": str(plan.OUTPUT_TOKENS),
         # "</" must not end the script element early.
