@@ -38,7 +38,8 @@ struct QueryView {
 // weighed beside those that were sent before: for profiles with a selector that looks back
 // (`expected:keys=seen`), and empty for all others. Frames come in the order of their tokens; one
 // that comes again replaces what it left, and all that followed. Grows by about 1 % of the KV that
-// it has seen. Serves every encoder of the same profile; one thread at a time.
+// it has seen. Serves every encoder of the same profile; one thread at a time. With
+// CodecOptions::fallback it also keeps what frames looked like.
 class RequestMemory {
  public:
   RequestMemory(RequestMemory&&) noexcept;
@@ -82,15 +83,21 @@ struct CodecOptions {
   Profile fallback;
 };
 
-// How far a frame is from what its calibration artefact expects.
+// How far the KV is from what its calibration artefact expects: of the frame and of the request's
+// frames before it together (EncodeOptions::request), or of the frame alone. In standard deviations
+// of the calibration's frames, 0 where nothing is expected; docs/CALIBRATION.md, "Drift".
 struct FrameDrift {
   bool fell_back = false;  // encoded by CodecOptions::fallback
-  std::string reason;      // what was out of bounds, and how far; empty unless fell_back
-  // Root mean square over the planes of their distance from the mean of the calibration's frames,
-  // in standard deviations; about 1 for texts of its kind, 0 where nothing is expected.
+  std::string cause;       // which quantity was out of bounds, a label of metrics; else empty
+  std::string reason;      // the same with how far, for people
+  // Root mean square over the planes; about 1 for texts of the calibration's kinds.
   double energy = 0.0;           // logarithm of the mean square of whitened values
   double prediction_gain = 0.0;  // logarithm of what prediction takes off it
-  // Bits of classes and symbols per value over those expected at the profile's step; 0: unknown.
+  // Means over the keys' planes.
+  double key_gain_loss = 0.0;  // of that gain
+  double key_residual = 0.0;   // logarithm of what prediction leaves
+  // Bits of classes and symbols per value over those expected at the profile's step; frames near
+  // the prompt's end need more, and count only while there are no others. 0: unknown.
   double code_length_ratio = 0.0;
 };
 

@@ -304,6 +304,9 @@ typedef struct kvserve_sender_options {
   double lease_s; /* a ticket of which nothing was staged or taken for so long is dropped; 0: 300 */
   uint64_t max_staged_bytes; /* frames and raw KV waiting, all tickets; 0: 4 GiB */
   double pace_bytes_per_s;   /* 0: unlimited */
+  /* Encodes frames whose KV is unlike that of the calibration's texts, a profile that needs no
+     calibration itself; NULL: nothing does. Receivers are told. */
+  const kvserve_profile* fallback;
 } kvserve_sender_options;
 
 typedef struct kvserve_sender kvserve_sender;
@@ -356,13 +359,15 @@ typedef struct kvserve_offer_report {
   uint32_t tokens;
   uint32_t frames;
   uint32_t lossless_fallbacks; /* frames that the profile could not code or made larger */
-  uint32_t reserved;
-  uint64_t raw_bytes;  /* staged, in the cache dtype */
-  uint64_t wire_bytes; /* frames made */
-  uint64_t sent_bytes; /* frames taken by receivers */
-  double gather_s;     /* summed over threads */
-  double encode_s;     /* likewise */
-  double ready_s;      /* from begin to the last frame made */
+  uint32_t drift_fallbacks;    /* frames that kvserve_sender_options.fallback encoded */
+  uint64_t raw_bytes;          /* staged, in the cache dtype */
+  uint64_t wire_bytes;         /* frames made */
+  uint64_t sent_bytes;         /* frames taken by receivers */
+  double gather_s;             /* summed over threads */
+  double encode_s;             /* likewise */
+  double ready_s;              /* from begin to the last frame made */
+  const char* drift_cause; /* of the first of drift_fallbacks: what was out of bounds; "" without */
+  const char* drift_reason; /* the same and how far, for people */
 } kvserve_offer_report;
 /* A ticket that has ended, each once: *found is 1, or 0 when there is none. Texts are valid until
    the next call of this function, which is for one thread at a time. */
@@ -428,7 +433,9 @@ typedef struct kvserve_fetch_report {
   double wire_s;   /* receiving */
   double decode_s; /* decoding and writing, summed over threads */
   double total_s;
-  double link_bytes_per_s; /* 0: nothing was received for long enough to tell */
+  double link_bytes_per_s;  /* 0: nothing was received for long enough to tell */
+  uint32_t drift_fallbacks; /* frames by the fallback that the sender has announced */
+  uint32_t reserved;
 } kvserve_fetch_report;
 /* As kvserve_sender_take_report. */
 KVSERVE_API kvserve_status kvserve_receiver_take_report(kvserve_receiver* receiver,

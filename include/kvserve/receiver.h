@@ -45,6 +45,7 @@ struct FetchReport {
   std::uint32_t tokens = 0;    // written per full layer
   std::uint32_t frames = 0;
   std::uint32_t lossless_fallbacks = 0;  // frames that the profile could not code or made larger
+  std::uint32_t drift_fallbacks = 0;     // frames by the fallback that the sender has announced
   std::uint64_t raw_bytes = 0;
   std::uint64_t wire_bytes = 0;
   double queue_s = 0.0;   // before a connection was free and made

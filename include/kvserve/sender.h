@@ -13,6 +13,7 @@
 #include "kvserve/error.h"
 #include "kvserve/geometry.h"
 #include "kvserve/paged.h"
+#include "kvserve/profile.h"
 
 namespace kvserve {
 
@@ -29,6 +30,9 @@ struct SenderOptions {
                                    << 30;                  // frames and raw KV waiting, all tickets
   double pace_bytes_per_s = 0.0;                           // all receivers together; 0: unlimited
   std::shared_ptr<const CalibrationArtefact> calibration;  // for profiles that need one
+  // For frames unlike the calibration's texts (CodecOptions::fallback), as ParseProfile gives it;
+  // no stages: none does. Receivers are told its name.
+  Profile fallback;
 };
 
 // What is sent under a ticket.
@@ -54,6 +58,9 @@ struct OfferReport {
   std::uint32_t tokens = 0;
   std::uint32_t frames = 0;
   std::uint32_t lossless_fallbacks = 0;  // frames that the profile could not code or made larger
+  std::uint32_t drift_fallbacks = 0;     // frames that SenderOptions::fallback encoded
+  std::string drift_cause;               // FrameDrift::cause of the first of those
+  std::string drift_reason;              // FrameDrift::reason of the first of those
   std::uint64_t raw_bytes = 0;           // staged, in the cache dtype
   std::uint64_t wire_bytes = 0;          // frames made
   std::uint64_t sent_bytes = 0;          // frames taken by receivers
@@ -67,7 +74,8 @@ struct OfferReport {
 // thread-safe and none waits for the network.
 class KvSender {
  public:
-  // `cache` is copied; its memory outlives the sender. Errors: kInvalidArgument (options, cache),
+  // `cache` is copied; its memory outlives the sender. Errors: kInvalidArgument (options, cache; a
+  // fallback that needs an artefact), kUnsupported (a fallback that drops tokens or needs queries),
   // those of the listener, kResourceExhausted.
   [[nodiscard]] static Result<std::unique_ptr<KvSender>> Start(const PagedCache& cache,
                                                                const SenderOptions& options);

@@ -29,6 +29,9 @@ class OfferReport:
     tokens: int
     frames: int
     lossless_fallbacks: int  # frames that the profile could not code or made larger
+    drift_fallbacks: int  # frames that the fallback encoded
+    drift_cause: str  # of the first of those: what was out of bounds
+    drift_reason: str  # the same and how far, for people
     raw_bytes: int  # staged, in the cache dtype
     wire_bytes: int  # frames made
     sent_bytes: int  # frames taken by receivers
@@ -48,6 +51,7 @@ class FetchReport:
     tokens: int  # written per full layer
     frames: int
     lossless_fallbacks: int  # frames that the profile could not code or made larger
+    drift_fallbacks: int  # frames by the fallback that the sender has announced
     raw_bytes: int
     wire_bytes: int
     queue_s: float  # before a connection was free and made
@@ -87,7 +91,8 @@ class Sender(_Closing):
     def __init__(self, cache: PagedCache, *, listen: str = "127.0.0.1:0", token_file: str = "",
                  model: bytes | None = None, frame_tokens: int = 256, layers_per_frame: int = 0,
                  threads: int = 1, lease_s: float = 300.0, max_staged_bytes: int = 4 << 30,
-                 pace_bytes_per_s: float = 0.0, calibration: Calibration | None = None) -> None:
+                 pace_bytes_per_s: float = 0.0, calibration: Calibration | None = None,
+                 fallback: Union[str, Profile, None] = None) -> None:
         """listen: host:port; beyond loopback a token_file (shared secret, mode 600) is required.
         model: fingerprint of 16 bytes; receivers of another model are refused.
         frame_tokens: tokens per frame, 1..65536.
@@ -96,10 +101,13 @@ class Sender(_Closing):
         lease_s: a ticket is dropped when nothing of it was staged or taken for so long.
         max_staged_bytes: frames and raw KV waiting, all tickets.
         pace_bytes_per_s: all receivers together; 0: unlimited.
+        calibration: for profiles that need one. fallback: a profile that needs none, for frames
+            whose KV is unlike that of the calibration's texts.
         """
         self._native = _native.Sender.start(
             cache._native, listen, token_file, model, frame_tokens, layers_per_frame, threads,
-            lease_s, max_staged_bytes, pace_bytes_per_s, calibration)
+            lease_s, max_staged_bytes, pace_bytes_per_s, calibration,
+            None if fallback is None else Profile(str(fallback)))
         self._layers = len(cache.geometry.layers)
 
     @property

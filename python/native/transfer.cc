@@ -72,6 +72,9 @@ nb::dict ToDict(const OfferReport& report) {
   row["tokens"] = report.tokens;
   row["frames"] = report.frames;
   row["lossless_fallbacks"] = report.lossless_fallbacks;
+  row["drift_fallbacks"] = report.drift_fallbacks;
+  row["drift_cause"] = report.drift_cause;
+  row["drift_reason"] = report.drift_reason;
   row["raw_bytes"] = report.raw_bytes;
   row["wire_bytes"] = report.wire_bytes;
   row["sent_bytes"] = report.sent_bytes;
@@ -90,6 +93,7 @@ nb::dict ToDict(const FetchReport& report) {
   row["tokens"] = report.tokens;
   row["frames"] = report.frames;
   row["lossless_fallbacks"] = report.lossless_fallbacks;
+  row["drift_fallbacks"] = report.drift_fallbacks;
   row["raw_bytes"] = report.raw_bytes;
   row["wire_bytes"] = report.wire_bytes;
   row["queue_s"] = report.queue_s;
@@ -112,10 +116,19 @@ Sender StartSender(nb::handle_t<CacheHandle> cache, const std::string& listen,
                    const std::string& token_file, const std::optional<nb::bytes>& model,
                    std::uint32_t frame_tokens, std::uint32_t layers_per_frame,
                    std::uint32_t threads, double lease_s, std::uint64_t max_staged_bytes,
-                   double pace_bytes_per_s, const CalibrationHandle* calibration) {
-  const SenderOptions options{
-      listen,  token_file, ToFingerprint(model), frame_tokens,     layers_per_frame,
-      threads, lease_s,    max_staged_bytes,     pace_bytes_per_s, ArtefactOf(calibration)};
+                   double pace_bytes_per_s, const CalibrationHandle* calibration,
+                   const std::optional<Profile>& fallback) {
+  const SenderOptions options{listen,
+                              token_file,
+                              ToFingerprint(model),
+                              frame_tokens,
+                              layers_per_frame,
+                              threads,
+                              lease_s,
+                              max_staged_bytes,
+                              pace_bytes_per_s,
+                              ArtefactOf(calibration),
+                              fallback.value_or(Profile{})};
   const PagedCache& paged = nb::cast<CacheHandle&>(cache).cache;
   auto sender = [&] {
     const nb::gil_scoped_release released;
@@ -143,7 +156,8 @@ void BindSender(nb::module_& module) {
       .def_static("start", &StartSender, nb::arg("cache"), nb::arg("listen"), nb::arg("token_file"),
                   nb::arg("model").none(), nb::arg("frame_tokens"), nb::arg("layers_per_frame"),
                   nb::arg("threads"), nb::arg("lease_s"), nb::arg("max_staged_bytes"),
-                  nb::arg("pace_bytes_per_s"), nb::arg("calibration").none())
+                  nb::arg("pace_bytes_per_s"), nb::arg("calibration").none(),
+                  nb::arg("fallback").none())
       .def("close", &Sender::Close)
       .def_prop_ro("address", [](const Sender& self) { return self.get()->address(); })
       .def(

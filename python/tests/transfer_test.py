@@ -43,6 +43,19 @@ PREFILL_TABLE = [9, 0, 3, 1, 2, 8, 7]
 DECODE_TABLE = [5, 1, 0, 3]
 
 
+class Fallback(unittest.TestCase):
+    def test_is_checked_at_the_start_and_counted_in_reports(self):
+        with self.assertRaisesRegex(kvserve.InvalidArgumentError, "fallback.*calibration artefact"):
+            kvserve.Sender(prefill_cache(), fallback="affine:source=calibrated|uniform|rans")
+        sender = kvserve.Sender(prefill_cache(), fallback=kvserve.Profile("published"))
+        self.addCleanup(sender.close)
+        sender.begin("a", "lossless", TOKENS)
+        sender.withdraw("a")
+        report = wait_for(sender.take_reports)
+        self.assertEqual((report.drift_fallbacks, report.drift_cause, report.drift_reason),
+                         (0, "", ""))
+
+
 class Transfer(unittest.TestCase):
     def setUp(self):
         self.prefill, self.decode = prefill_cache(), decode_cache()

@@ -65,6 +65,7 @@ kvserve_fetch_report ToReport(const FetchReport& report) {
   out.tokens = report.tokens;
   out.frames = report.frames;
   out.lossless_fallbacks = report.lossless_fallbacks;
+  out.drift_fallbacks = report.drift_fallbacks;
   out.raw_bytes = report.raw_bytes;
   out.wire_bytes = report.wire_bytes;
   out.queue_s = report.queue_s;

@@ -30,6 +30,7 @@ Result<SenderOptions> ToOptions(const kvserve_sender_options* options) {
   if (given->lease_s != 0) result.lease_s = given->lease_s;
   if (given->max_staged_bytes != 0) result.max_staged_bytes = given->max_staged_bytes;
   result.pace_bytes_per_s = given->pace_bytes_per_s;
+  if (given->fallback != nullptr) result.fallback = given->fallback->profile;
   return result;
 }
 
@@ -58,6 +59,9 @@ kvserve_offer_report ToReport(const OfferReport& report) {
   out.tokens = report.tokens;
   out.frames = report.frames;
   out.lossless_fallbacks = report.lossless_fallbacks;
+  out.drift_fallbacks = report.drift_fallbacks;
+  out.drift_cause = report.drift_cause.c_str();
+  out.drift_reason = report.drift_reason.c_str();
   out.raw_bytes = report.raw_bytes;
   out.wire_bytes = report.wire_bytes;
   out.sent_bytes = report.sent_bytes;

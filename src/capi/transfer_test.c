@@ -101,6 +101,8 @@ static void TestDelivered(kvserve_sender* sender, kvserve_receiver* receiver) {
   CHECK(TakeOffer(sender, &offered) == 1);
   CHECK(strcmp(offered.ticket, "ticket") == 0 && offered.outcome == KVSERVE_DELIVERED);
   CHECK(offered.error == KVSERVE_OK && offered.tokens == kTokens);
+  CHECK(offered.drift_fallbacks == 0 && strcmp(offered.drift_cause, "") == 0);
+  CHECK(fetched.drift_fallbacks == 0 && strcmp(offered.drift_reason, "") == 0);
   CHECK(kvserve_receiver_running(receiver) == 0 && kvserve_sender_open_tickets(sender) == 0);
 }
 
@@ -125,7 +127,9 @@ static void TestWithdrawn(kvserve_sender* sender, kvserve_receiver* receiver) {
 int main(void) {
   kvserve_sender_options options;
   kvserve_sender* sender = NULL;
+  kvserve_sender* refused = NULL;
   kvserve_receiver* receiver = NULL;
+  kvserve_profile* profile = NULL;
   kvserve_paged_cache* source = Cache(sent);
   kvserve_paged_cache* target = Cache(taken);
   for (size_t i = 0; i < sizeof sent / 2; ++i) {
@@ -142,6 +146,19 @@ int main(void) {
     TestDelivered(sender, receiver);
     TestWithdrawn(sender, receiver);
   }
+  CHECK_OK(kvserve_profile_parse("hadamard|uniform|rans", &profile));
+  options.fallback = profile;
+  if (sender != NULL) kvserve_sender_destroy(sender);
+  sender = NULL;
+  CHECK_OK(kvserve_sender_start(source, &options, &sender));
+  kvserve_profile_destroy(profile);
+  if (sender != NULL && receiver != NULL) TestDelivered(sender, receiver);
+  CHECK_OK(kvserve_profile_parse("affine:source=calibrated|uniform|rans", &profile));
+  options.fallback = profile;
+  CHECK(kvserve_sender_start(source, &options, &refused) == KVSERVE_INVALID_ARGUMENT);
+  CHECK(refused == NULL && strstr(kvserve_last_error(), "fallback") != NULL);
+  kvserve_profile_destroy(profile);
+  options.fallback = NULL;
   options.listen = "nowhere";
   CHECK(kvserve_sender_start(source, &options, NULL) == KVSERVE_INVALID_ARGUMENT);
 

@@ -37,9 +37,10 @@ Status Check(const FetchStarted& message, ErrorCode code) {
                                " layers are outside 1.." + std::to_string(kMaxFrameTokens) +
                                " and 1.." + std::to_string(kMaxLayers));
   }
-  if (message.profile.empty() || message.profile.size() > kMaxProfileBytes ||
-      !IsPrintable(message.profile)) {
-    return MakeError(code, "fetch started: the profile is not 1..4096 bytes of printable ASCII");
+  if (message.profile.empty()) return MakeError(code, "fetch started: there is no profile");
+  for (const std::string& profile : {message.profile, message.fallback}) {
+    if (profile.size() <= kMaxProfileBytes && IsPrintable(profile)) continue;
+    return MakeError(code, "fetch started: a profile is not 1..4096 bytes of printable ASCII");
   }
   return {};
 }
@@ -78,6 +79,8 @@ Status Encode(const FetchStarted& message, std::vector<std::byte>& out) {
   writer.Put(message.layers_per_frame);
   writer.Put(message.frames);
   PutText(writer, message.profile);
+  // Left out where there is none: receivers that know of no fallback read this too.
+  if (!message.fallback.empty()) PutText(writer, message.fallback);
   return {};
 }
 
@@ -88,6 +91,12 @@ Result<FetchStarted> DecodeFetchStarted(std::span<const std::byte> bytes) {
   KVSERVE_ASSIGN(message.layers_per_frame, reader.Get<std::uint32_t>());
   KVSERVE_ASSIGN(message.frames, reader.Get<std::uint32_t>());
   KVSERVE_ASSIGN(message.profile, GetText(reader, kMaxProfileBytes));
+  if (reader.remaining() > 0) {
+    KVSERVE_ASSIGN(message.fallback, GetText(reader, kMaxProfileBytes));
+    if (message.fallback.empty()) {
+      return MakeError(ErrorCode::kCorruptData, "fetch started: the fallback profile is empty");
+    }
+  }
   KVSERVE_TRY(CheckConsumed(reader, "fetch started"));
   KVSERVE_TRY(Check(message, ErrorCode::kCorruptData));
   return message;

@@ -42,6 +42,7 @@ struct FetchStarted {
   std::uint32_t layers_per_frame = 0;  // 1..kMaxLayers
   std::uint32_t frames = 0;            // that will come
   std::string profile;                 // 1..kMaxProfileBytes printable characters
+  std::string fallback;                // of frames unlike the calibration's texts; empty: none
   friend bool operator==(const FetchStarted&, const FetchStarted&) = default;
 };
 

@@ -29,23 +29,33 @@ FetchStarted SampleStarted() {
   return {256, 8, 16, "hadamard|uniform:k_levels=16,v_levels=8|rans"};
 }
 
+FetchStarted GuardedStarted() {
+  return {256, 8, 16, "calibrated", "published"};
+}
+
 std::vector<MessageRow> Rows() {
   return {MakeRow("order", SampleOrder(), DecodeFetchOrder),
           MakeRow("started", SampleStarted(), DecodeFetchStarted),
+          MakeRow("guarded", GuardedStarted(), DecodeFetchStarted),
           MakeRow("release", TicketRelease{"cmpl-1234"}, DecodeTicketRelease)};
 }
 
 TEST(FetchMessages, ValuesRoundTrip) {
   EXPECT_EQ(DecodeFetchOrder(Encoded(SampleOrder())).value(), SampleOrder());
   EXPECT_EQ(DecodeFetchStarted(Encoded(SampleStarted())).value(), SampleStarted());
+  EXPECT_EQ(DecodeFetchStarted(Encoded(GuardedStarted())).value(), GuardedStarted());
   const TicketRelease release{std::string("\0\xFF\n any bytes", 13)};
   EXPECT_EQ(DecodeTicketRelease(Encoded(release)).value(), release);
 }
 
 TEST(FetchMessages, TruncationsAndLeftoversAreCorrupt) {
+  FetchStarted unguarded = GuardedStarted();
+  unguarded.fallback.clear();
   for (const MessageRow& row : Rows()) {
+    const bool guarded = row.name == std::string("guarded");
     for (std::size_t size = 0; size < row.bytes.size() + 20; ++size) {
       if (size == row.bytes.size()) continue;
+      if (guarded && size == Encoded(unguarded).size()) continue;  // a message as well
       Bytes bytes = row.bytes;
       bytes.resize(size);
       const auto read = row.decode_and_encode(bytes);
@@ -101,6 +111,7 @@ TEST(FetchMessages, ValuesOutOfRangeAreNotSent) {
   EXPECT_TRUE(started([](auto& s) { s.layers_per_frame = 0; }));
   EXPECT_TRUE(started([](auto& s) { s.profile.clear(); }));
   EXPECT_TRUE(started([](auto& s) { s.profile = "a\nb"; }));
+  EXPECT_TRUE(started([](auto& s) { s.fallback = "a\nb"; }));
   EXPECT_TRUE(Refused(TicketRelease{}));
 }
 

@@ -168,23 +168,45 @@ Result<std::span<const PlaneStatistics>> MeasureFrame(const ConstKvView& view,
   return measurement.found();
 }
 
-FrameDistance DistanceOf(std::span<const PlaneStatistics> frame,
-                         const FrameExpectation& expectation) {
-  FrameDistance sum;
-  std::size_t planes = 0;
-  for (std::size_t p = 0; p < std::min(frame.size(), expectation.planes.size()); ++p) {
+std::span<const PlaneDistance> DistancesOf(std::span<const PlaneStatistics> frame,
+                                           const FrameExpectation& expectation, Arena& arena) {
+  const auto distances =
+      arena.Take<PlaneDistance>(std::min(frame.size(), expectation.planes.size()));
+  for (std::size_t p = 0; p < distances.size(); ++p) {
     const FrameExpectation::Plane& expected = expectation.planes[p];
+    distances[p] = {};
     if (!frame[p].measured || expected.energy_spread <= 0) continue;
-    const auto distance = [](double value, double mean, double spread) {
-      return Square((value - mean) / std::max(spread, kLeastSpread));
-    };
-    sum.energy += distance(frame[p].energy, expected.energy, expected.energy_spread);
-    sum.gain += distance(frame[p].gain, expected.gain, expected.gain_spread);
-    ++planes;
+    const double energy_spread = std::max<double>(expected.energy_spread, kLeastSpread);
+    const double gain_spread = std::max<double>(expected.gain_spread, kLeastSpread);
+    const double energy = frame[p].energy - expected.energy;
+    const double gain = frame[p].gain - expected.gain;
+    distances[p] = {true, expected.gain != 0 || expected.gain_spread > 0, energy / energy_spread,
+                    gain / gain_spread, (energy - gain) / std::hypot(energy_spread, gain_spread)};
   }
-  if (planes == 0) return {};
-  return {std::sqrt(sum.energy / static_cast<double>(planes)),
-          std::sqrt(sum.gain / static_cast<double>(planes))};
+  return distances;
+}
+
+FrameDistance Summarize(std::span<const PlaneDistance> planes) {
+  FrameDistance sum;
+  double compared = 0;
+  double keys = 0;
+  for (std::size_t p = 0; p < planes.size(); ++p) {
+    const PlaneDistance& plane = planes[p];
+    if (!plane.compared) continue;
+    sum.energy += Square(plane.energy);
+    sum.gain += Square(plane.gain);
+    ++compared;
+    if (p % 2 != 0 || !plane.predicted) continue;
+    sum.key_loss -= plane.gain;
+    sum.key_residual += plane.residual;
+    ++keys;
+  }
+  if (compared == 0) return {};
+  sum.energy = std::sqrt(sum.energy / compared);
+  sum.gain = std::sqrt(sum.gain / compared);
+  sum.key_loss /= std::max(keys, 1.0);
+  sum.key_residual /= std::max(keys, 1.0);
+  return sum;
 }
 
 }  // namespace kvserve

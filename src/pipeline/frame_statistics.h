@@ -29,13 +29,26 @@ inline constexpr std::uint32_t kStatisticsTokens = 16;
 [[nodiscard]] Result<std::span<const PlaneStatistics>> MeasureFrame(
     const ConstKvView& view, const CalibrationArtefact& artefact, Arena& arena);
 
-// Root mean square over the planes of the distance from the expectation, in standard deviations;
-// 0 without planes to compare.
-struct FrameDistance {
+// Of one plane from the expectation, in standard deviations.
+struct PlaneDistance {
+  bool compared = false;
+  bool predicted = false;  // the expectation knows a gain
   double energy = 0;
   double gain = 0;
+  double residual = 0;  // energy less gain: what prediction leaves
 };
-[[nodiscard]] FrameDistance DistanceOf(std::span<const PlaneStatistics> frame,
-                                       const FrameExpectation& expectation);
+// [2 * layer + kind], in `arena`.
+[[nodiscard]] std::span<const PlaneDistance> DistancesOf(std::span<const PlaneStatistics> frame,
+                                                         const FrameExpectation& expectation,
+                                                         Arena& arena);
+
+// Over all planes, 0 without planes to compare.
+struct FrameDistance {
+  double energy = 0;        // root mean square
+  double gain = 0;          // likewise
+  double key_loss = 0;      // mean over predicted keys of what they have lost of the gain
+  double key_residual = 0;  // mean over predicted keys
+};
+[[nodiscard]] FrameDistance Summarize(std::span<const PlaneDistance> planes);
 
 }  // namespace kvserve

@@ -79,10 +79,28 @@ TEST(FrameStatistics, DistancesAreInDeviations) {
   const PlaneStatistics frame[] = {{true, 5, 1}, {false, 0, 0}, {true, 2, 3}};
   FrameExpectation expectation{.frame_tokens = 256, .planes = {}};
   expectation.planes = {{2, 1, 1, 0.5F}, {9, 1, 9, 1}, {2, 1, 1, 0.5F}, {}};
-  const FrameDistance distance = DistanceOf(frame, expectation);
+  Arena arena;
+  const auto planes = DistancesOf(frame, expectation, arena);
+  ASSERT_EQ(planes.size(), 3U);
+  EXPECT_FALSE(planes[1].compared);
+  EXPECT_NEAR(planes[0].residual, 3 / std::hypot(1, 0.5), 1e-9);
+  EXPECT_NEAR(planes[2].gain, 4, 1e-9);
+  const FrameDistance distance = Summarize(planes);
   EXPECT_NEAR(distance.energy, std::sqrt(9.0 / 2), 1e-9);
   EXPECT_NEAR(distance.gain, std::sqrt(16.0 / 2), 1e-9);
-  EXPECT_EQ(DistanceOf({}, expectation).energy, 0);
+  EXPECT_NEAR(distance.key_loss, -2, 1e-9);
+  EXPECT_NEAR(distance.key_residual, (3 - 2) / std::hypot(1, 0.5) / 2, 1e-9);
+  EXPECT_EQ(Summarize({}).energy, 0);
+}
+
+TEST(FrameStatistics, KeysWithoutAPredictorLoseNoGain) {
+  const PlaneStatistics frame[] = {{true, 5, 0}, {true, 2, 1}, {true, 2, 1}};
+  FrameExpectation expectation{.frame_tokens = 256, .planes = {}};
+  expectation.planes = {{2, 1, 0, 0}, {2, 1, 1, 1}, {2, 1, 3, 1}};
+  Arena arena;
+  const FrameDistance distance = Summarize(DistancesOf(frame, expectation, arena));
+  EXPECT_NEAR(distance.key_loss, 2, 1e-9);
+  EXPECT_NEAR(distance.key_residual, 2 / std::hypot(1, 1), 1e-9);
 }
 
 }  // namespace

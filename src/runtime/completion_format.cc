@@ -63,6 +63,7 @@ Json Kvserve(const GenerateReport& report) {
           {"recomputed_tokens", report.recomputed_tokens},
           {"chunks", transfer.chunks},
           {"lossless_fallback_chunks", transfer.lossless_fallback_chunks},
+          {"drift_fallback_chunks", transfer.drift_fallback_chunks},
           {"link_bytes_per_s", transfer.link_bytes_per_s},
           {"stages_ms", StagesMs(report)},
           {"ttft_ms", report.ttft_s * 1e3},

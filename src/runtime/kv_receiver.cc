@@ -9,9 +9,11 @@
 #include "base/bounded_queue.h"
 #include "base/token_ranges.h"
 #include "base/try.h"
+#include "frame/frame.h"
 #include "kvserve/codec.h"
 #include "net/messages.h"
 #include "runtime/chunk_plan.h"
+#include "stages/profile_facts.h"
 
 namespace kvserve {
 namespace {
@@ -48,6 +50,7 @@ class Receiver {
     KVSERVE_ASSIGN(auto decoder,
                    FrameDecoder::Create({.threads = 1, .calibration = options_.calibration}));
     decoder_.emplace(std::move(decoder));
+    KVSERVE_ASSIGN(profile_, ParseProfile(options_.profile));
     KVSERVE_TRY(SendRequest());
     std::thread receiver([this] { ReceiveLoop(); });
     Status status = Consume();
@@ -169,6 +172,7 @@ class Receiver {
     auto kv = buffers_.Acquire();
     KVSERVE_TRY(DecodeInto(chunk, *kv));
     KVSERVE_TRY(NoteDropped(expected));
+    KVSERVE_TRY(NoteDrift(chunk.frame));
     report_.decode_s += SecondsSince(begin);
     KVSERVE_TRY(AwaitInjection());
     Inject(std::move(kv));
@@ -208,6 +212,17 @@ class Receiver {
                          "layer " + std::to_string(layer.layer) + " lacks tokens of the chunk");
       }
     }
+    return {};
+  }
+
+  // Lossless frames of a lossy profile are what it could not code, and the peer counts them.
+  [[nodiscard]] Status NoteDrift(std::span<const std::byte> frame) {
+    KVSERVE_ASSIGN(const FrameView read, ReadFrame(frame));
+    const auto& stages = read.header.stages;
+    const bool as_asked = std::equal(
+        stages.begin(), stages.end(), profile_.stages.begin(), profile_.stages.end(),
+        [](const StageSpec& sent, const StageSpec& asked) { return sent.id == asked.id; });
+    if (!as_asked && !IsLossless(stages)) ++report_.drift_fallback_chunks;
     return {};
   }
 
@@ -292,6 +307,7 @@ class Receiver {
   BoundedQueue<Message> messages_{kQueuedMessages};
   BoundedQueue<Message> spare_{kQueuedMessages + 2};  // payloads to receive into again
   std::optional<FrameDecoder> decoder_;
+  Profile profile_;  // asked for
   std::optional<Injection> injection_;
 };
 

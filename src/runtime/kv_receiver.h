@@ -28,7 +28,8 @@ struct KvTransferReport {
   std::uint32_t tokens = 0;
   std::uint32_t chunks = 0;
   std::uint32_t lossless_fallback_chunks = 0;
-  std::uint32_t dropped_tokens = 0;  // that the frames left out, and the sequence lacks
+  std::uint32_t drift_fallback_chunks = 0;  // lossy ones by another profile than asked for
+  std::uint32_t dropped_tokens = 0;         // that the frames left out, and the sequence lacks
   double prefill_s = 0.0;
   double encode_s = 0.0;
   double wire_s = 0.0;            // actively receiving

@@ -45,7 +45,7 @@ struct NodeMetrics::Registry {
                "Chunks the profile could not encode or would have enlarged, sent lossless");
   Family<Counter>& drift_chunks =
       Counters("kvserve_drift_fallback_chunks_total",
-               "Chunks unlike the calibration's texts, encoded by the fallback profile");
+               "Chunks unlike the calibration's texts, encoded by the fallback profile, by reason");
   Family<Counter>& clamped_values =
       Counters("kvserve_clamped_values_total", "Values limited to the range of a quantizer");
   Family<Counter>& transfers =
@@ -73,7 +73,6 @@ struct NodeMetrics::Registry {
                               .Labels(labels)
                               .Register(registry);
   Counter& lossless_chunks_total = lossless_chunks.Add({});
-  Counter& drift_chunks_total = drift_chunks.Add({});
   Counter& clamped_total = clamped_values.Add({});
   Counter& raw_total = raw_bytes.Add({});
   Counter& wire_total = wire_bytes.Add({});
@@ -106,8 +105,8 @@ void NodeMetrics::CountLosslessFallback(std::uint32_t chunks) {
   registry_->lossless_chunks_total.Increment(chunks);
 }
 
-void NodeMetrics::CountDriftFallback(std::uint32_t chunks) {
-  registry_->drift_chunks_total.Increment(chunks);
+void NodeMetrics::CountDriftFallback(std::string_view reason, std::uint32_t chunks) {
+  registry_->drift_chunks.Add({{"reason", std::string(reason)}}).Increment(chunks);
 }
 
 void NodeMetrics::CountClampedValues(std::uint64_t values) {

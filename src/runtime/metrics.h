@@ -24,8 +24,9 @@ class NodeMetrics {
   void CountFallback(std::string_view reason);  // "recompute" reasons: an ErrorName
   // Chunks that the profile could not encode, or would have made larger than they are.
   void CountLosslessFallback(std::uint32_t chunks);
-  // Chunks unlike the texts of the calibration artefact, encoded by the fallback profile.
-  void CountDriftFallback(std::uint32_t chunks);
+  // Chunks unlike the texts of the calibration artefact, encoded by the fallback profile;
+  // `reason` is FrameDrift::cause of the first of a request.
+  void CountDriftFallback(std::string_view reason, std::uint32_t chunks);
   void CountClampedValues(std::uint64_t values);       // limited to a quantizer's range
   void CountTransfer(std::string_view quality_class);  // complete ones; "lossless" or "lossy"
   // The profile in force, on a prefill node that of the last request: an info metric of value 1

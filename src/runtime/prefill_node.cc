@@ -35,7 +35,14 @@ Result<std::unique_ptr<PrefillNode>> PrefillNode::Start(EngineWorker& worker,
   if (options.calibration) {
     KVSERVE_TRY(CheckArtefactServes(model.geometry, model.fingerprint, *options.calibration));
   }
-  if (!options.fallback.stages.empty()) KVSERVE_TRY(FrameEncoder::Create(options.fallback));
+  if (!options.fallback.stages.empty()) {
+    KVSERVE_TRY(FrameEncoder::Create(options.fallback));
+    if (options.calibration && options.calibration->contents().frame_expectation.planes.empty()) {
+      return MakeError(ErrorCode::kInvalidArgument,
+                       "a fallback profile needs a calibration artefact that says what frames to "
+                       "expect, and this one does not");
+    }
+  }
   std::unique_ptr<PrefillNode> node(new PrefillNode(worker, options));
   KVSERVE_ASSIGN(node->hello_, MakeHello(model.fingerprint, model.geometry, NodeRole::kPrefill));
   ConnectionServer::Options server;
@@ -75,7 +82,8 @@ void PrefillNode::Serve(Connection& connection) {
                                    stopping_,
                                    options_.chunk_tokens,
                                    options_.calibration,
-                                   options_.fallback};
+                                   options_.fallback,
+                                   options_.drift_notice};
   RunPrefillSession(resources, {options_.idle_s, options_.max_request_s}, connection);
 }
 

@@ -10,6 +10,7 @@
 #include "kvserve/profile.h"
 #include "net/connection_server.h"
 #include "net/handshake.h"
+#include "runtime/drift_notice.h"
 #include "runtime/engine_worker.h"
 #include "runtime/metrics.h"
 #include "runtime/sequence_gate.h"
@@ -27,8 +28,9 @@ struct PrefillNodeOptions {
   double max_request_s = 3600.0;       // bound for requests that state no deadline
   double pace_bytes_per_s = 0.0;  // limits what is sent, all connections together; 0: unlimited
   std::shared_ptr<const CalibrationArtefact> calibration;  // for profiles that need one
-  Profile
-      fallback;  // for chunks that are unlike its texts (CodecOptions::fallback); no stages: none
+  // For chunks that are unlike its texts (CodecOptions::fallback); no stages: none.
+  Profile fallback;
+  DriftNotice drift_notice;
 };
 
 // Each connection has one thread that reads; a request adds one that computes, one that encodes and

@@ -156,7 +156,7 @@ class Transfer {
     KVSERVE_ASSIGN(const bool fell_back, encoder_->Encode(view, options, payload));
     end_.fallbacks += fell_back ? 1 : 0;
     clamped_values_ += encoder_->clamped_values();
-    drift_fallbacks_ += encoder_->drift().fell_back ? 1 : 0;
+    if (!fell_back) NoteDrift(encoder_->drift());
     chunk.info.encode_s += SecondsSince(begin);
     KVSERVE_TRY(FinishChunk(chunk.info, payload));
     ++end_.chunks;
@@ -189,10 +189,26 @@ class Transfer {
     resources_.metrics.AddBytes(end_.raw_bytes, end_.frame_bytes);
     resources_.metrics.CountLosslessFallback(end_.fallbacks);
     resources_.metrics.CountClampedValues(clamped_values_);
-    resources_.metrics.CountDriftFallback(drift_fallbacks_);
+    TellDrift();
     resources_.metrics.ObserveStage("prefill", end_.prefill_s);
     resources_.metrics.ObserveStage("encode", end_.encode_s);
     return {};
+  }
+
+  void NoteDrift(const FrameDrift& drift) {
+    if (!drift.fell_back || drifted_.drifted_chunks++ > 0) return;
+    drifted_.cause = drift.cause;
+    drifted_.reason = drift.reason;
+  }
+
+  void TellDrift() {
+    if (drifted_.drifted_chunks == 0) return;
+    resources_.metrics.CountDriftFallback(drifted_.cause, drifted_.drifted_chunks);
+    if (!resources_.drift_notice) return;
+    drifted_.profile = request_.profile;
+    drifted_.fallback = resources_.fallback.name;
+    drifted_.chunks = end_.chunks;
+    resources_.drift_notice(drifted_);
   }
 
   void SendAbort(const Error& error) {
@@ -216,7 +232,7 @@ class Transfer {
   // The encoder's until it has been joined.
   TransferEnd end_;
   std::uint64_t clamped_values_ = 0;
-  std::uint32_t drift_fallbacks_ = 0;
+  DriftedRequest drifted_;
   // Shared with the scope, which may fail after this object has gone.
   std::shared_ptr<Queues> queues_ = std::make_shared<Queues>();
 };

@@ -10,6 +10,7 @@
 #include "kvserve/profile.h"
 #include "net/connection.h"
 #include "net/messages.h"
+#include "runtime/drift_notice.h"
 #include "runtime/engine_worker.h"
 #include "runtime/metrics.h"
 #include "runtime/request_scope.h"
@@ -27,6 +28,7 @@ struct PrefillResources {
   std::uint32_t max_chunk_tokens;
   std::shared_ptr<const CalibrationArtefact> calibration;  // null: none
   const Profile& fallback;                                 // no stages: none
+  const DriftNotice& drift_notice;                         // null: nobody is told
 };
 
 // Blocks until the transfer has ended, in this thread and two of its own; the only sender on

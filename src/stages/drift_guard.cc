@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 #include <string>
+#include <utility>
 
 #include "base/fixed_text.h"
 #include "base/try.h"
@@ -13,10 +15,17 @@
 namespace kvserve {
 namespace {
 
-// Beyond these a frame falls back. Frames of texts of the calibration's kinds have distances around
-// 1, and other texts that were coded as well up to 3.4 (docs/CALIBRATION.md, "Drift").
-constexpr double kMostDistance = 3.5;
-constexpr double kMostCodeLength = 1.75;
+// Beyond these KV falls back; measured on many kinds of text (docs/CALIBRATION.md, "Drift").
+constexpr double kMostEnergy = 3.0;
+constexpr double kMostGain = 5.0;
+// Keys that are both harder to predict and larger in what is left; either alone does no harm.
+constexpr double kMostKeyLoss = 1.0;
+constexpr double kMostKeyResidual = 2.1;
+constexpr double kMostCodeLength = 1.2;
+// Frames that end nearer to the prompt's end than this have finer tokens, and longer codes: twice
+// as long in the last one.
+constexpr std::uint32_t kFineTokens = 512;
+constexpr double kMostFineCodeLength = 2.2;
 
 // The step of the stage `whiten`, the geometric mean of those for K and V; 0: there is none.
 double WhiteningStep(const Profile& profile) {
@@ -54,23 +63,81 @@ std::uint64_t ValuesOf(const ConstKvView& view) {
   return values;
 }
 
-std::string Reason(const FrameDrift& drift) {
-  const auto beyond = [](const char* what, double value, const char* unit, double bound) {
-    return std::string(what) + " " + Fixed(value, 2) + unit + ", above " + Fixed(bound, 2);
+void FindReason(bool near_end, FrameDrift& drift) {
+  const auto beyond = [&](const char* cause, const char* what, double value, const char* unit,
+                          double bound) {
+    if (value <= bound || !drift.cause.empty()) return;
+    drift.cause = cause;
+    drift.reason = std::string(what) + " " + Fixed(value, 2) + unit + ", above " + Fixed(bound, 2);
   };
-  if (!(drift.energy <= kMostDistance)) {
-    return beyond("energy of whitened values", drift.energy, " deviations off", kMostDistance);
+  beyond("energy", "energy of whitened values", drift.energy, " deviations off", kMostEnergy);
+  beyond("prediction_gain", "prediction gain", drift.prediction_gain, " deviations off", kMostGain);
+  if (drift.key_gain_loss > kMostKeyLoss) {
+    beyond("keys", "what prediction leaves of keys", drift.key_residual, " deviations up",
+           kMostKeyResidual);
   }
-  if (!(drift.prediction_gain <= kMostDistance)) {
-    return beyond("prediction gain", drift.prediction_gain, " deviations off", kMostDistance);
-  }
-  if (!(drift.code_length_ratio <= kMostCodeLength)) {
-    return beyond("code length", drift.code_length_ratio, " times the expected", kMostCodeLength);
-  }
-  return {};
+  beyond("code_length", "code length", drift.code_length_ratio, " times the expected",
+         near_end ? kMostFineCodeLength : kMostCodeLength);
+}
+
+FrameDrift DriftOf(std::span<const PlaneDistance> planes, double code_length_ratio) {
+  const FrameDistance distance = Summarize(planes);
+  FrameDrift drift;
+  drift.energy = distance.energy;
+  drift.prediction_gain = distance.gain;
+  drift.key_gain_loss = distance.key_loss;
+  drift.key_residual = distance.key_residual;
+  drift.code_length_ratio = code_length_ratio;
+  return drift;
+}
+
+// Adds a plane of one frame to what `sums` holds of `count` others.
+void AddPlane(const PlaneDistance& plane, PlaneDistance& sum, double& count) {
+  if (!plane.compared) return;
+  sum.compared = true;
+  sum.predicted = plane.predicted;
+  sum.energy += plane.energy;
+  sum.gain += plane.gain;
+  sum.residual += plane.residual;
+  count += 1;
 }
 
 }  // namespace
+
+void DriftMemory::Add(Frame frame) {
+  std::erase_if(frames_, [&](const Frame& other) {
+    return other.tokens.begin > frame.tokens.begin ||
+           (other.tokens.begin == frame.tokens.begin && other.first_layer == frame.first_layer);
+  });
+  frames_.push_back(std::move(frame));
+}
+
+FrameDrift DriftMemory::Drift(Arena& arena) const {
+  if (frames_.empty()) return {};
+  const std::size_t planes = frames_.front().planes.size();
+  const auto sums = arena.Take<PlaneDistance>(planes);
+  for (std::size_t p = 0; p < planes; ++p) {
+    sums[p] = {};
+    double count = 0;
+    for (const Frame& frame : frames_) AddPlane(frame.planes[p], sums[p], count);
+    sums[p].energy /= std::max(count, 1.0);
+    sums[p].gain /= std::max(count, 1.0);
+    sums[p].residual /= std::max(count, 1.0);
+  }
+  double ratio = 0;
+  double count = 0;
+  for (const Frame& frame : frames_) {
+    if (frame.near_end) continue;
+    ratio += frame.code_length_ratio;
+    count += 1;
+  }
+  return DriftOf(sums, count > 0 ? ratio / count : frames_.back().code_length_ratio);
+}
+
+bool DriftMemory::near_end() const {
+  return std::all_of(frames_.begin(), frames_.end(),
+                     [](const Frame& frame) { return frame.near_end; });
+}
 
 Result<DriftGuard> DriftGuard::Create(const Profile& profile, const CalibrationArtefact& artefact) {
   if (artefact.contents().frame_expectation.planes.empty()) {
@@ -81,19 +148,28 @@ Result<DriftGuard> DriftGuard::Create(const Profile& profile, const CalibrationA
   return DriftGuard(artefact, ExpectedBits(profile, artefact));
 }
 
-Result<FrameDrift> DriftGuard::Judge(const ConstKvView& view, std::uint64_t coded_bytes,
+Result<FrameDrift> DriftGuard::Judge(const ConstKvView& view, std::uint32_t prompt_tokens,
+                                     std::uint64_t coded_bytes, DriftMemory* memory,
                                      Arena& arena) const {
   KVSERVE_ASSIGN(const auto found, MeasureFrame(view, *artefact_, arena));
-  const FrameDistance distance = DistanceOf(found, artefact_->contents().frame_expectation);
-  FrameDrift drift;
-  drift.energy = distance.energy;
-  drift.prediction_gain = distance.gain;
+  const auto planes = DistancesOf(found, artefact_->contents().frame_expectation, arena);
   const std::uint64_t values = ValuesOf(view);
+  double ratio = 0;
   if (expected_bits_ > 0 && values > 0) {
-    drift.code_length_ratio =
-        8.0 * static_cast<double>(coded_bytes) / static_cast<double>(values) / expected_bits_;
+    ratio = 8.0 * static_cast<double>(coded_bytes) / static_cast<double>(values) / expected_bits_;
   }
-  drift.reason = Reason(drift);
+  // Where the prompt's end is not known, it may be here.
+  bool near_end = prompt_tokens == 0 || view.tokens.end + kFineTokens > prompt_tokens;
+  FrameDrift drift;
+  if (memory == nullptr) {
+    drift = DriftOf(planes, ratio);
+  } else {
+    const std::uint32_t first_layer = view.layers.empty() ? 0 : view.layers.front().layer;
+    memory->Add({view.tokens, first_layer, ratio, near_end, {planes.begin(), planes.end()}});
+    drift = memory->Drift(arena);
+    near_end = memory->near_end();
+  }
+  FindReason(near_end, drift);
   return drift;
 }
 

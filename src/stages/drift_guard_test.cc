@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <utility>
 
 #include "kvserve/codec.h"
@@ -9,6 +10,7 @@
 #include "pipeline/frame_statistics.h"
 #include "pipeline/plane_order.h"
 #include "pipeline/testing/chunk.h"
+#include "stages/drift_guard.h"
 
 namespace kvserve {
 namespace {
@@ -19,9 +21,10 @@ using Bytes = std::vector<std::byte>;
 constexpr const char* kCalibrated = "affine:source=calibrated|uniform|rans";
 constexpr const char* kFallback = "uniform:levels=8|rans";
 
-KvBuffer Chunk(std::uint32_t seed, float scale = 1.0F) {
-  KvBuffer chunk = testing::MakeChunk(
-      testing::MakeGeometry(DType::kFloat32, {{2, 8, 8}, {2, 8, 8}}), {0, 64}, 64, seed);
+KvBuffer Chunk(std::uint32_t seed, float scale = 1.0F, std::uint32_t begin = 0) {
+  KvBuffer chunk =
+      testing::MakeChunk(testing::MakeGeometry(DType::kFloat32, {{2, 8, 8}, {2, 8, 8}}),
+                         {begin, begin + 64}, begin + 64, seed);
   const auto planes = CodingOrder(chunk.view());
   const auto values = CodingOrder(std::as_const(chunk).view());
   for (std::size_t p = 0; p < planes.size(); ++p) {
@@ -33,8 +36,8 @@ KvBuffer Chunk(std::uint32_t seed, float scale = 1.0F) {
   return chunk;
 }
 
-// Expects frames such as this one.
-std::shared_ptr<const CalibrationArtefact> ArtefactFor(const KvBuffer& chunk) {
+// Expects frames such as this one, but for a gain that is so much higher.
+std::shared_ptr<const CalibrationArtefact> ArtefactFor(const KvBuffer& chunk, float gain = 0.0F) {
   const auto sample = testing::SampleArtefact(chunk.geometry());
   Arena arena;
   const auto found = MeasureFrame(chunk.view(), *sample, arena).value();
@@ -44,7 +47,7 @@ std::shared_ptr<const CalibrationArtefact> ArtefactFor(const KvBuffer& chunk) {
   for (const PlaneStatistics& plane : found) {
     EXPECT_TRUE(plane.measured);
     contents.frame_expectation.planes.push_back(
-        {static_cast<float>(plane.energy), 0.5F, static_cast<float>(plane.gain), 0.5F});
+        {static_cast<float>(plane.energy), 0.5F, static_cast<float>(plane.gain) + gain, 0.5F});
   }
   return std::make_shared<const CalibrationArtefact>(std::move(contents), sample->fingerprint());
 }
@@ -90,6 +93,69 @@ TEST(DriftGuard, OthersByTheFallbackWithoutTheArtefact) {
   // The next frame is judged anew.
   Encode(guarded, Chunk(3));
   EXPECT_FALSE(guarded.drift().fell_back);
+}
+
+// Of a frame that took so many times the expected bits.
+FrameDrift Judged(const CalibrationArtefact& artefact, const KvBuffer& chunk, double times,
+                  std::uint32_t prompt_tokens) {
+  const Profile profile = ParseProfile("whiten|predict|steps|contexts").value();
+  const double bits = artefact.code_tables()->points.front().bits_per_value;
+  EXPECT_EQ(artefact.code_tables()->points.size(), 1U);
+  const auto bytes = static_cast<std::uint64_t>(times * bits * 64 * 64 / 8);  // 64 values a token
+  Arena arena;
+  return DriftGuard::Create(profile, artefact)
+      .value()
+      .Judge(chunk.view(), prompt_tokens, bytes, nullptr, arena)
+      .value();
+}
+
+TEST(DriftGuard, LongCodesAreLongerNearThePromptsEnd) {
+  const auto sample = ArtefactFor(Chunk(1));
+  CalibrationArtefact::Contents contents = sample->contents();
+  contents.code_tables->points.resize(1);
+  contents.code_tables->points[0].bits_per_value = 2.0F;
+  const CalibrationArtefact artefact(std::move(contents), sample->fingerprint());
+  EXPECT_EQ(Judged(artefact, Chunk(1), 1.1, 1000).cause, "");
+  EXPECT_NEAR(Judged(artefact, Chunk(1), 1.1, 1000).code_length_ratio, 1.1, 0.01);
+  EXPECT_EQ(Judged(artefact, Chunk(1), 1.3, 1000).cause, "code_length");
+  EXPECT_EQ(Judged(artefact, Chunk(1), 1.3, 64 + 511).cause, "");
+  EXPECT_EQ(Judged(artefact, Chunk(1), 1.3, 0).cause, "");  // this may be the end
+  EXPECT_EQ(Judged(artefact, Chunk(1), 2.3, 0).cause, "code_length");
+}
+
+TEST(DriftGuard, KeysThatPredictionServesBadly) {
+  FrameEncoder near = Encoder(kCalibrated, kFallback, ArtefactFor(Chunk(1), 1.0F)).value();
+  Encode(near, Chunk(1));
+  EXPECT_NEAR(near.drift().key_gain_loss, 2.0, 1e-3);
+  EXPECT_NEAR(near.drift().key_residual, 1.0 / std::hypot(0.5, 0.5), 1e-3);
+  EXPECT_EQ(near.drift().cause, "");
+  FrameEncoder beyond = Encoder(kCalibrated, kFallback, ArtefactFor(Chunk(1), 1.6F)).value();
+  Encode(beyond, Chunk(1));
+  EXPECT_EQ(beyond.drift().cause, "keys");
+  EXPECT_THAT(beyond.drift().reason, HasSubstr("what prediction leaves of keys"));
+}
+
+// Two octaves are four deviations: too far for one frame, and not in the mean over two.
+TEST(DriftGuard, FramesOfARequestAreJudgedTogether) {
+  FrameEncoder encoder = Encoder(kCalibrated, kFallback, ArtefactFor(Chunk(1))).value();
+  RequestMemory request = encoder.NewRequest();
+  EXPECT_TRUE(request.looks_back());
+  const auto fell_back = [&](std::uint32_t begin, float scale, bool alone) {
+    const KvBuffer chunk = Chunk(1, scale, begin);
+    EncodeOptions options;
+    if (!alone) options.request = &request;
+    Bytes frame;
+    EXPECT_TRUE(encoder.Encode(chunk.view(), options, frame));
+    return encoder.drift().fell_back;
+  };
+  EXPECT_TRUE(fell_back(64, 2.0F, true));
+  EXPECT_FALSE(fell_back(0, 1.0F, false));
+  EXPECT_FALSE(fell_back(64, 2.0F, false));
+  EXPECT_FALSE(fell_back(64, 2.0F, false));  // the same frame again
+  EXPECT_GT(encoder.drift().energy, 1.5);    // the mean of two, not of three
+  EXPECT_TRUE(fell_back(0, 2.0F, false));    // and from the start again
+  FrameEncoder unguarded = FrameEncoder::Create(ParseProfile("uniform|rans").value()).value();
+  EXPECT_FALSE(unguarded.NewRequest().looks_back());
 }
 
 TEST(DriftGuard, NeedsAnExpectationAndAFallbackWithoutArtefact) {

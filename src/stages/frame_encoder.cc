@@ -57,6 +57,7 @@ Status CheckInput(const ConstKvView& view) {
 struct RequestMemory::State {
   std::vector<StageSpec> stages;  // of the profile
   EncoderMemory memory;
+  std::optional<DriftMemory> drift;  // of guarded encoders
 };
 
 RequestMemory::RequestMemory(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -66,8 +67,9 @@ RequestMemory::~RequestMemory() = default;
 
 bool RequestMemory::looks_back() const {
   return state_ != nullptr &&
-         std::any_of(state_->memory.selectors.begin(), state_->memory.selectors.end(),
-                     [](const auto& memory) { return memory != nullptr; });
+         (state_->drift.has_value() ||
+          std::any_of(state_->memory.selectors.begin(), state_->memory.selectors.end(),
+                      [](const auto& memory) { return memory != nullptr; }));
 }
 
 struct FrameEncoder::State {
@@ -76,12 +78,12 @@ struct FrameEncoder::State {
     header.stages = profile.stages;
   }
 
-  Status Encode(const ConstKvView& view, const EncodeOptions& encode, EncoderMemory* memory,
+  Status Encode(const ConstKvView& view, const EncodeOptions& encode, RequestMemory::State* request,
                 std::vector<std::byte>& out, StageSeconds* seconds);
   Status Write(std::vector<std::byte>& out);
 
   // Encodes by the fallback profile if the frame just coded is unlike what the artefact expects.
-  Status GuardDrift(const ConstKvView& view, const EncodeOptions& encode,
+  Status GuardDrift(const ConstKvView& view, const EncodeOptions& encode, DriftMemory* memory,
                     std::vector<std::byte>& out, StageSeconds* seconds);
 
   Profile profile;
@@ -99,7 +101,7 @@ struct FrameEncoder::State {
 };
 
 Status FrameEncoder::State::Encode(const ConstKvView& view, const EncodeOptions& encode,
-                                   EncoderMemory* memory, std::vector<std::byte>& out,
+                                   RequestMemory::State* request, std::vector<std::byte>& out,
                                    StageSeconds* seconds) {
   clamped_values = 0;
   drift = {};
@@ -121,9 +123,11 @@ Status FrameEncoder::State::Encode(const ConstKvView& view, const EncodeOptions&
     header.artefact = context.artefact->fingerprint();
     KVSERVE_TRY(CheckArtefactServes(header, *context.artefact));
   }
+  EncoderMemory* const memory = request == nullptr ? nullptr : &request->memory;
   KVSERVE_TRY(encoder.Encode(chain, view, context, coded, seconds, memory));
   if (guard) {
-    KVSERVE_TRY(GuardDrift(view, encode, out, seconds));
+    DriftMemory* const seen = request == nullptr || !request->drift ? nullptr : &*request->drift;
+    KVSERVE_TRY(GuardDrift(view, encode, seen, out, seconds));
     if (drift.fell_back) return {};
   }
   const auto start = Clock::now();
@@ -133,9 +137,11 @@ Status FrameEncoder::State::Encode(const ConstKvView& view, const EncodeOptions&
 }
 
 Status FrameEncoder::State::GuardDrift(const ConstKvView& view, const EncodeOptions& encode,
-                                       std::vector<std::byte>& out, StageSeconds* seconds) {
+                                       DriftMemory* memory, std::vector<std::byte>& out,
+                                       StageSeconds* seconds) {
   const auto start = Clock::now();
-  auto judged = guard->Judge(view, coded.classes.size() + coded.symbols.size(), arena);
+  auto judged = guard->Judge(view, encode.prompt_tokens,
+                             coded.classes.size() + coded.symbols.size(), memory, arena);
   if (!judged) return tl::unexpected(judged.error());
   if (seconds != nullptr) AddSeconds(kGuard, SecondsSince(start), *seconds);
   if (!judged->reason.empty()) {
@@ -190,21 +196,21 @@ Status FrameEncoder::Encode(const ConstKvView& view, const EncodeOptions& option
   if (state_ == nullptr) {
     return MakeError(ErrorCode::kInvalidArgument, "this frame encoder has been moved from");
   }
-  EncoderMemory* memory = nullptr;
+  RequestMemory::State* request = nullptr;
   if (options.request != nullptr) {
-    RequestMemory::State* const request = options.request->state_.get();
+    request = options.request->state_.get();
     if (request == nullptr || request->stages != state_->profile.stages) {
       return MakeError(ErrorCode::kInvalidArgument, "the request memory is of another profile");
     }
-    memory = &request->memory;
   }
-  return WithoutThrowing([&] { return state_->Encode(view, options, memory, out, seconds); });
+  return WithoutThrowing([&] { return state_->Encode(view, options, request, out, seconds); });
 }
 
 RequestMemory FrameEncoder::NewRequest() const {
   if (state_ == nullptr) return RequestMemory(nullptr);
-  return RequestMemory(std::make_unique<RequestMemory::State>(
-      RequestMemory::State{state_->profile.stages, NewEncoderMemory(state_->chain)}));
+  return RequestMemory(std::make_unique<RequestMemory::State>(RequestMemory::State{
+      state_->profile.stages, NewEncoderMemory(state_->chain),
+      state_->guard ? std::optional<DriftMemory>(std::in_place) : std::nullopt}));
 }
 
 std::uint64_t FrameEncoder::clamped_values() const {

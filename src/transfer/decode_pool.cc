@@ -129,7 +129,7 @@ Status DecodePool::Write(RunningFetch& fetch, const Message& message, Scratch& s
   return ScatterTokens(view, fetch.request().wanted, fetch.request().tables, cache_);
 }
 
-Status DecodePool::CheckFrame(const RunningFetch& fetch, std::uint32_t index,
+Status DecodePool::CheckFrame(RunningFetch& fetch, std::uint32_t index,
                               std::span<const std::byte> frame, const KvBuffer& kv) const {
   KVSERVE_ASSIGN(const FrameView read, ReadFrame(frame));
   const FrameHeader& header = read.header;
@@ -149,10 +149,11 @@ Status DecodePool::CheckFrame(const RunningFetch& fetch, std::uint32_t index,
     return MakeError(ErrorCode::kMismatch, "frame " + std::to_string(index) +
                                                " has other layers, tokens or another geometry");
   }
-  const bool as_announced = std::equal(
-      header.stages.begin(), header.stages.end(), fetch.stages().begin(), fetch.stages().end(),
-      [](const StageSpec& stage, std::uint16_t id) { return stage.id == id; });
-  if (IsLossless(header.stages) || (as_announced && !fetch.lossless())) return {};
+  bool drifted = false;
+  if (fetch.IsAnnounced(header.stages, drifted)) {
+    if (drifted) fetch.CountDrift();
+    return {};
+  }
   return MakeError(ErrorCode::kMismatch, "frame " + std::to_string(index) +
                                              " is not coded by the profile that was announced");
 }

@@ -45,7 +45,7 @@ class DecodePool {
 
   void Run(Scratch& scratch);
   [[nodiscard]] Status Write(RunningFetch& fetch, const Message& message, Scratch& scratch);
-  [[nodiscard]] Status CheckFrame(const RunningFetch& fetch, std::uint32_t index,
+  [[nodiscard]] Status CheckFrame(RunningFetch& fetch, std::uint32_t index,
                                   std::span<const std::byte> frame, const KvBuffer& kv) const;
   void Stop();
 

@@ -10,9 +10,13 @@
 namespace kvserve {
 
 EncodePool::EncodePool(TicketTable& tickets, const Fingerprint& model,
-                       std::shared_ptr<const CalibrationArtefact> calibration,
+                       std::shared_ptr<const CalibrationArtefact> calibration, Profile fallback,
                        std::uint32_t threads)
-    : tickets_(tickets), model_(model), calibration_(std::move(calibration)), jobs_(SIZE_MAX) {
+    : tickets_(tickets),
+      model_(model),
+      calibration_(std::move(calibration)),
+      fallback_(std::move(fallback)),
+      jobs_(SIZE_MAX) {
   try {
     for (std::uint32_t i = 0; i < threads; ++i) threads_.emplace_back([this] { Run(); });
   } catch (...) {
@@ -73,6 +77,7 @@ Status EncodePool::Encode(Job& job, Encoders& encoders, std::vector<std::byte>& 
   frame->raw_bytes = info.raw_bytes;
   frame->encode_s = info.encode_s;
   frame->fell_back = fell_back;
+  if (!fell_back) frame->drift = encoder->drift();
   job.frame.kv.reset();
   frame->share = std::move(job.frame.share);
   frame->share.Set(frame->payload.size());
@@ -88,8 +93,9 @@ Result<ChunkEncoder*> EncodePool::EncoderFor(const StagedOffer& offer, Encoders&
     return &known->encoder;
   }
   // One thread: the engine's threads and the other encoders have the other cores.
-  KVSERVE_ASSIGN(auto made, ChunkEncoder::Create(offer.profile(),
-                                                 {.threads = 1, .calibration = calibration_}));
+  KVSERVE_ASSIGN(auto made, ChunkEncoder::Create(offer.profile(), {.threads = 1,
+                                                                   .calibration = calibration_,
+                                                                   .fallback = fallback_}));
   encoders.push_front({profile, std::move(made)});
   if (encoders.size() > kMaxEncoders) encoders.pop_back();
   return &encoders.front().encoder;

@@ -19,7 +19,8 @@ class EncodePool {
  public:
   // `tickets` outlives the pool. Throws std::system_error without threads.
   EncodePool(TicketTable& tickets, const Fingerprint& model,
-             std::shared_ptr<const CalibrationArtefact> calibration, std::uint32_t threads);
+             std::shared_ptr<const CalibrationArtefact> calibration, Profile fallback,
+             std::uint32_t threads);
   ~EncodePool();
   EncodePool(const EncodePool&) = delete;
   EncodePool& operator=(const EncodePool&) = delete;
@@ -49,6 +50,7 @@ class EncodePool {
   TicketTable& tickets_;
   const Fingerprint model_;
   const std::shared_ptr<const CalibrationArtefact> calibration_;
+  const Profile fallback_;  // no stages: none
   BoundedQueue<Job> jobs_;
   std::vector<std::thread> threads_;
 };

@@ -80,6 +80,29 @@ TEST_F(HostileSender, TheAnnouncementMustFit) {
   EXPECT_EQ(report.error->code, ErrorCode::kMismatch);
 }
 
+TEST_F(HostileSender, AFallbackIsAnnouncedAndServesNoLosslessProfile) {
+  const auto report = [&](const char* profile, const char* fallback) {
+    return Report(
+        [&](HonestFrames& f) {
+          f.started.profile = profile;
+          f.started.fallback = fallback;
+        },
+        "hadamard|uniform:k_levels=16,v_levels=16|rans");
+  };
+  const FetchReport announced = report("uniform|rans", "hadamard|uniform|rans");
+  ASSERT_FALSE(announced.error.has_value()) << announced.error->message;
+  EXPECT_EQ(announced.drift_fallbacks, announced.frames);
+  for (const auto& [profile, fallback] : {std::pair{"uniform|rans", ""},
+                                          {"uniform|rans", "hadamard|uniform|zstd"},
+                                          {"lossless", "hadamard|uniform|rans"}}) {
+    const FetchReport refused = report(profile, fallback);
+    ASSERT_TRUE(refused.error.has_value()) << profile << " " << fallback;
+    EXPECT_EQ(refused.error->code, ErrorCode::kMismatch) << profile << " " << fallback;
+  }
+  ExpectError(ErrorCode::kUnsupported,
+              [](HonestFrames& f) { f.started.fallback = "window:outside=0|mixed|rans"; });
+}
+
 TEST_F(HostileSender, FramesOfOtherTokensContextsOrShapesAreRefused) {
   auto other = request_;
   other.tokens[0] += 1;

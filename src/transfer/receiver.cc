@@ -296,6 +296,7 @@ Status Receiver::Transfer(const FetchPtr& fetch) {
 
 void Receiver::Finish(const FetchPtr& fetch, const Status& outcome) {
   FetchReport report = fetch->report();
+  report.drift_fallbacks = fetch->drift_fallbacks();
   report.decode_s = fetch->decode_s();
   report.total_s = SecondsSince(fetch->begun());
   if (!outcome) {

@@ -47,15 +47,23 @@ Status RunningFetch::BeginTransfer() {
   return {};
 }
 
-Status RunningFetch::Start(const FetchStarted& started) {
-  report_.profile = started.profile;
-  KVSERVE_ASSIGN(const Profile profile, ParseProfile(started.profile));
+// Ids of the profile's stages; returns whether it is lossless.
+Result<bool> RunningFetch::TakeStages(const std::string& text,
+                                      std::vector<std::uint16_t>& stages) const {
+  KVSERVE_ASSIGN(const Profile profile, ParseProfile(text));
   KVSERVE_ASSIGN(const ProfileFacts facts,
                  FactsOf(profile.stages, geometry_.dtype, ProfileOrigin::kCaller));
   KVSERVE_TRY(CheckKeepsTokens(facts));
-  lossless_ = facts.lossless;
-  stages_.clear();
-  for (const StageSpec& stage : profile.stages) stages_.push_back(stage.id);
+  stages.clear();
+  for (const StageSpec& stage : profile.stages) stages.push_back(stage.id);
+  return facts.lossless;
+}
+
+Status RunningFetch::Start(const FetchStarted& started) {
+  report_.profile = started.profile;
+  KVSERVE_ASSIGN(lossless_, TakeStages(started.profile, stages_));
+  fallback_stages_.clear();
+  if (!started.fallback.empty()) KVSERVE_TRY(TakeStages(started.fallback, fallback_stages_));
   KVSERVE_ASSIGN(grid_, FrameGrid::Create(geometry_, total_tokens(), started.frame_tokens,
                                           started.layers_per_frame));
   const std::uint32_t frames = grid_->CountWanted(request_.wanted.begin);
@@ -66,6 +74,15 @@ Status RunningFetch::Start(const FetchStarted& started) {
   }
   arrived_.assign(grid_->frames(), false);
   return {};
+}
+
+bool RunningFetch::IsAnnounced(std::span<const StageSpec> stages, bool& drifted) const {
+  const auto are = [&](const std::vector<std::uint16_t>& ids) {
+    return std::equal(stages.begin(), stages.end(), ids.begin(), ids.end(),
+                      [](const StageSpec& stage, std::uint16_t id) { return stage.id == id; });
+  };
+  drifted = !fallback_stages_.empty() && !are(stages_) && are(fallback_stages_);
+  return IsLossless({stages.begin(), stages.end()}) || (!lossless_ && (drifted || are(stages_)));
 }
 
 Status RunningFetch::Expect(std::uint32_t index) {
@@ -96,6 +113,16 @@ void RunningFetch::CloseJob(double decode_s) {
   --jobs_;
   decode_s_ += decode_s;
   changed_.notify_all();
+}
+
+void RunningFetch::CountDrift() {
+  const std::lock_guard lock(mutex_);
+  ++drift_fallbacks_;
+}
+
+std::uint32_t RunningFetch::drift_fallbacks() const {
+  const std::lock_guard lock(mutex_);
+  return drift_fallbacks_;
 }
 
 Status RunningFetch::AwaitJobs() {

@@ -6,9 +6,11 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "base/clock.h"
+#include "kvserve/profile.h"
 #include "kvserve/receiver.h"
 #include "net/endpoint.h"
 #include "net/fetch_messages.h"
@@ -45,8 +47,9 @@ class RunningFetch {
   // What the sender has announced; kMismatch if it cannot be.
   [[nodiscard]] Status Start(const FetchStarted& started);
   [[nodiscard]] const FrameGrid& grid() const { return *grid_; }
-  [[nodiscard]] bool lossless() const { return lossless_; }
-  [[nodiscard]] const std::vector<std::uint16_t>& stages() const { return stages_; }
+  // Whether a frame of these stages is what the sender has announced: lossless, by the profile, or
+  // by the fallback that it has announced beside it, of which `drifted` tells.
+  [[nodiscard]] bool IsAnnounced(std::span<const StageSpec> stages, bool& drifted) const;
   [[nodiscard]] FetchReport& report() { return report_; }
   // Notes the arrival of a frame; kMismatch for one that is not wanted or comes twice.
   [[nodiscard]] Status Expect(std::uint32_t index);
@@ -56,6 +59,8 @@ class RunningFetch {
   // Waits until fewer than `limit` are open, then opens one; the failure if there is one.
   [[nodiscard]] Status OpenJob(std::uint32_t limit);
   void CloseJob(double decode_s);
+  void CountDrift();
+  [[nodiscard]] std::uint32_t drift_fallbacks() const;
   // Waits until none is open; the failure if there is one before that.
   [[nodiscard]] Status AwaitJobs();
   // Waits until none is open, whatever happens.
@@ -63,6 +68,9 @@ class RunningFetch {
   [[nodiscard]] double decode_s() const;
 
  private:
+  [[nodiscard]] Result<bool> TakeStages(const std::string& text,
+                                        std::vector<std::uint16_t>& stages) const;
+
   const FetchRequest request_;
   const HostPort address_;
   const KvGeometry& geometry_;
@@ -72,8 +80,9 @@ class RunningFetch {
 
   std::optional<FrameGrid> grid_;
   bool lossless_ = false;
-  std::vector<std::uint16_t> stages_;  // ids of the profile's
-  std::vector<bool> arrived_;          // [frame]
+  std::vector<std::uint16_t> stages_;           // ids of the profile's
+  std::vector<std::uint16_t> fallback_stages_;  // likewise; none: no fallback
+  std::vector<bool> arrived_;                   // [frame]
   FetchReport report_;
 
   mutable std::mutex mutex_;
@@ -81,6 +90,7 @@ class RunningFetch {
   std::unique_ptr<TransferCancel> cancel_;  // made when a connection is tried: it has a descriptor
   std::optional<Error> error_;
   std::uint32_t jobs_ = 0;
+  std::uint32_t drift_fallbacks_ = 0;
   double decode_s_ = 0.0;
 };
 

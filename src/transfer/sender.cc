@@ -15,6 +15,7 @@
 #include "net/handshake.h"
 #include "net/pacer.h"
 #include "paged/check.h"
+#include "stages/profile_facts.h"
 #include "transfer/encode_pool.h"
 #include "transfer/gatherer.h"
 #include "transfer/node_hello.h"
@@ -43,6 +44,18 @@ Status CheckOptions(const SenderOptions& options) {
   return {};
 }
 
+Status CheckFallback(const Profile& fallback, DType dtype) {
+  if (fallback.stages.empty()) return {};
+  KVSERVE_ASSIGN(const ProfileFacts facts, FactsOf(fallback.stages, dtype, ProfileOrigin::kCaller));
+  KVSERVE_TRY(CheckKeepsTokens(facts));
+  KVSERVE_TRY(CheckNeedsNoQueries(facts));
+  if (!facts.needs_artefact) return {};
+  return MakeError(ErrorCode::kInvalidArgument,
+                   "the fallback profile " + fallback.name +
+                       " needs a calibration artefact itself; take one that needs none, such as "
+                       "published");
+}
+
 Result<AuthToken> TokenOf(const std::string& file) {
   return file.empty() ? Result<AuthToken>(AuthToken()) : AuthToken::FromFile(file);
 }
@@ -54,7 +67,8 @@ class Sender final : public KvSender {
         options_(std::move(options)),
         budget_(options_.max_staged_bytes),
         buffers_(2 * std::size_t{options_.threads} + 2),
-        encoders_(tickets_, options_.model, options_.calibration, options_.threads),
+        encoders_(tickets_, options_.model, options_.calibration, options_.fallback,
+                  options_.threads),
         gatherer_(cache_, tickets_, buffers_, encoders_),
         lease_thread_([this] { WatchLeases(); }) {}
   ~Sender() override;
@@ -196,6 +210,7 @@ Result<std::unique_ptr<KvSender>> KvSender::Start(const PagedCache& cache,
                                                   const SenderOptions& options) {
   KVSERVE_TRY(CheckPagedCache(cache));
   KVSERVE_TRY(CheckOptions(options));
+  KVSERVE_TRY(CheckFallback(options.fallback, cache.geometry.dtype));
   try {
     auto sender = std::make_unique<Sender>(cache, options);
     KVSERVE_TRY(sender->Listen());

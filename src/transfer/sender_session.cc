@@ -61,7 +61,7 @@ class Session {
     const FrameGrid& grid = offer->grid();
     const std::uint32_t frames = grid.CountWanted(order.first_token);
     const FetchStarted started{grid.frame_tokens(), grid.layers_per_frame(), frames,
-                               offer->offer().profile};
+                               offer->offer().profile, offer->fallback().name};
     std::vector<std::byte> payload;
     KVSERVE_TRY(Encode(started, payload));
     KVSERVE_TRY(connection_.Send(MessageType::kFetchStarted, transfer_id_, 0, payload, deadline_));
@@ -84,11 +84,16 @@ class Session {
       return MakeError(ErrorCode::kMismatch,
                        "the receiver's tokens or context are not the offer's");
     }
-    for (const StageSpec& stage : offer.profile().stages) {
+    KVSERVE_TRY(CheckKnows(offer.profile().stages, offer.offer().profile));
+    return CheckKnows(offer.fallback().stages, offer.fallback().name);
+  }
+
+  [[nodiscard]] Status CheckKnows(const std::vector<StageSpec>& stages,
+                                  const std::string& profile) const {
+    for (const StageSpec& stage : stages) {
       const StageVersion version{stage.id, stage.version};
       if (std::binary_search(agreement_.stages.begin(), agreement_.stages.end(), version)) continue;
-      return MakeError(ErrorCode::kUnsupported,
-                       "the receiver lacks a stage of profile " + offer.offer().profile);
+      return MakeError(ErrorCode::kUnsupported, "the receiver lacks a stage of profile " + profile);
     }
     return {};
   }

@@ -10,11 +10,12 @@
 
 namespace kvserve {
 
-StagedOffer::StagedOffer(std::string ticket, Offer offer, Profile profile, RequestMemory request,
-                         FrameGrid grid, Fingerprint seed)
+StagedOffer::StagedOffer(std::string ticket, Offer offer, Profile profile, Profile fallback,
+                         RequestMemory request, FrameGrid grid, Fingerprint seed)
     : ticket_(std::move(ticket)),
       offer_(std::move(offer)),
       profile_(std::move(profile)),
+      fallback_(std::move(fallback)),
       grid_(grid),
       seed_(seed),
       key_(PrefixKey(seed, offer_.tokens)),
@@ -41,7 +42,9 @@ Result<std::shared_ptr<StagedOffer>> StagedOffer::Create(std::string ticket, Off
   KVSERVE_TRY(CheckKeepsTokens(facts));
   KVSERVE_TRY(CheckNeedsNoQueries(facts));
   KVSERVE_ASSIGN(const FrameEncoder encoder,
-                 FrameEncoder::Create(profile, {.threads = 1, .calibration = options.calibration}));
+                 FrameEncoder::Create(profile, {.threads = 1,
+                                                .calibration = options.calibration,
+                                                .fallback = options.fallback}));
   if (offer.tokens.empty() || offer.tokens.size() > kMaxTokens) {
     return MakeError(ErrorCode::kInvalidArgument,
                      "an offer of " + std::to_string(offer.tokens.size()) +
@@ -55,7 +58,8 @@ Result<std::shared_ptr<StagedOffer>> StagedOffer::Create(std::string ticket, Off
                                    options.frame_tokens, options.layers_per_frame));
   const Fingerprint seed = PrefixSeed(options.model, offer.context);
   return std::shared_ptr<StagedOffer>(new StagedOffer(
-      std::move(ticket), std::move(offer), std::move(profile), encoder.NewRequest(), grid, seed));
+      std::move(ticket), std::move(offer), std::move(profile),
+      facts.needs_artefact ? options.fallback : Profile{}, encoder.NewRequest(), grid, seed));
 }
 
 // ---- staging -----------------------------------------------------------------------------------
@@ -168,6 +172,10 @@ void StagedOffer::AddFrame(std::uint32_t index, std::shared_ptr<const ReadyFrame
   Use();
   ++report_.frames;
   report_.lossless_fallbacks += frame->fell_back ? 1 : 0;
+  if (frame->drift.fell_back && report_.drift_fallbacks++ == 0) {
+    report_.drift_cause = frame->drift.cause;
+    report_.drift_reason = frame->drift.reason;
+  }
   report_.wire_bytes += frame->payload.size();
   report_.encode_s += frame->encode_s;
   report_.ready_s = SecondsSince(begun_);

@@ -26,7 +26,8 @@ struct ReadyFrame {
   std::vector<std::byte> payload;
   std::uint64_t raw_bytes = 0;
   double encode_s = 0.0;
-  bool fell_back = false;
+  bool fell_back = false;      // to lossless or none
+  FrameDrift drift;            // unless it has
   StagingBudget::Share share;  // given back with the last reader
 };
 
@@ -49,6 +50,8 @@ class StagedOffer {
   [[nodiscard]] const std::string& ticket() const { return ticket_; }
   [[nodiscard]] const Offer& offer() const { return offer_; }
   [[nodiscard]] const Profile& profile() const { return profile_; }
+  // Of frames unlike the calibration's texts; no stages: there is none, or the profile needs none.
+  [[nodiscard]] const Profile& fallback() const { return fallback_; }
   [[nodiscard]] const FrameGrid& grid() const { return grid_; }
   [[nodiscard]] const Fingerprint& seed() const { return seed_; }
   [[nodiscard]] const Fingerprint& key() const { return key_; }  // of all tokens
@@ -98,8 +101,8 @@ class StagedOffer {
   [[nodiscard]] OfferReport Report() const;
 
  private:
-  StagedOffer(std::string ticket, Offer offer, Profile profile, RequestMemory request,
-              FrameGrid grid, Fingerprint seed);
+  StagedOffer(std::string ticket, Offer offer, Profile profile, Profile fallback,
+              RequestMemory request, FrameGrid grid, Fingerprint seed);
   void Use() { last_use_ = Clock::now().time_since_epoch().count(); }
   [[nodiscard]] Status GatherInto(std::uint32_t index, const PagedCache& cache,
                                   std::span<const BlockTable> tables, TokenRange tokens,
@@ -116,6 +119,7 @@ class StagedOffer {
   const std::string ticket_;
   const Offer offer_;
   const Profile profile_;
+  const Profile fallback_;
   const FrameGrid grid_;
   const Fingerprint seed_;
   const Fingerprint key_;

@@ -1,7 +1,9 @@
 // kvserve inspect: what the headers of a file of frames say, damaged frames included, or what is in
 // a calibration artefact.
 #include <algorithm>
+#include <map>
 #include <memory>
+#include <string>
 
 #include "base/try.h"
 #include "calibration_report.h"
@@ -169,6 +171,18 @@ void PrintFrames(const std::vector<ScannedFrame>& frames) {
   }
 }
 
+// Where a sender has fallen back, frames of one request differ. Nothing when all are alike.
+void PrintProfiles(const std::vector<ScannedFrame>& frames) {
+  std::map<std::string, std::size_t> count;
+  for (const ScannedFrame& frame : frames) {
+    if (frame.header) ++count[ProfileText(frame.header->stages, BuiltinStages())];
+  }
+  if (count.size() < 2) return;
+  for (const auto& [profile, number] : count) {
+    std::printf("%zu of %zu frames by %s\n", number, frames.size(), profile.c_str());
+  }
+}
+
 Status RunInspect(const std::string& path, const Invocation& invocation) {
   KVSERVE_ASSIGN(const auto bytes, ReadFile(path));
   if (bytes.empty()) return MakeError(ErrorCode::kCorruptData, path + ": has no bytes");
@@ -180,6 +194,7 @@ Status RunInspect(const std::string& path, const Invocation& invocation) {
     PrintJson(invocation, std::move(document));
   } else {
     PrintFrames(frames);
+    PrintProfiles(frames);
   }
   for (std::size_t i = 0; i < frames.size(); ++i) {
     if (!frames[i].error) continue;

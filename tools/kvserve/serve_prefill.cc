@@ -1,6 +1,9 @@
 // kvserve serve prefill: computes the KV of prompts and sends it to decode nodes.
 #include <cstdio>
 #include <memory>
+#include <mutex>
+#include <set>
+#include <string>
 
 #include "base/try.h"
 #include "codec_arguments.h"
@@ -24,6 +27,26 @@ struct Arguments {
   std::uint32_t max_connections = 64;
 };
 
+// A line for the first request of each cause; the metrics count the others.
+DriftNotice NoticeOncePerCause() {
+  struct Told {
+    std::mutex mutex;
+    std::set<std::string> causes;
+  };
+  return [told = std::make_shared<Told>()](const DriftedRequest& request) {
+    {
+      const std::lock_guard lock(told->mutex);
+      if (!told->causes.insert(request.cause).second) return;
+    }
+    std::fprintf(stderr,
+                 "kvserve: %u of %u chunks of a request were unlike the calibration's texts and "
+                 "encoded by %s instead of %s; the first by its %s. Further ones are counted in "
+                 "kvserve_drift_fallback_chunks_total\n",
+                 request.drifted_chunks, request.chunks, request.fallback.c_str(),
+                 request.profile.c_str(), request.reason.c_str());
+  };
+}
+
 Status Run(const Arguments& arguments) {
   PrefillNodeOptions options;
   HttpOptions http_options;
@@ -42,6 +65,7 @@ Status Run(const Arguments& arguments) {
   KVSERVE_ASSIGN(options.calibration, LoadArtefact(arguments.calibration));
   KVSERVE_ASSIGN(options.fallback, LoadFallback(arguments.fallback));
   options.pace_bytes_per_s = arguments.pace_mbps * 1e6 / 8;
+  options.drift_notice = NoticeOncePerCause();
 
   HoldStopSignals();
   KVSERVE_ASSIGN(const auto worker, LoadEngine(engine));

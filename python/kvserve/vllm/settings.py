@@ -60,6 +60,19 @@ def _profile(value: Any) -> str:
     return profile.name
 
 
+def _fallback(value: Any) -> str:
+    import kvserve
+
+    if _text(value) == "":
+        return ""
+    profile = kvserve.Profile(value)
+    if profile.may_drop:
+        raise ValueError(dropping(profile.may_drop))
+    if profile.needs_calibration:
+        raise ValueError(f"{value!r} needs a calibration artefact itself")
+    return profile.name
+
+
 def _mode(value: Any) -> str:
     if value not in MODES:
         raise ValueError
@@ -86,6 +99,8 @@ SCHEMA: dict[str, Key] = {
                     "tells weights apart that have one architecture (a fine-tune, a revision)",
                     _text),
     "calibration": Key("", "", "a path, or empty", "calibration artefact of the model", _text),
+    "fallback": Key("", "", "a profile's short form without calibration, or empty",
+                    "encodes frames whose KV is unlike that of the calibration's texts", _fallback),
     "frame_tokens": Key(256, "tokens", "16..65536", "tokens per frame", _number(int, 16, 65536)),
     "layers_per_frame": Key(0, "layers", "0..4096",
                             "layers per frame; 0: all. Fewer leave sooner and cost more bytes",
@@ -121,6 +136,7 @@ class Settings:
     token_file: str
     model_id: str
     calibration: str
+    fallback: str
     frame_tokens: int
     layers_per_frame: int
     threads: int
@@ -155,7 +171,7 @@ def parse_settings(extra: Mapping[str, Any] | None) -> tuple[Settings, dict[str,
         try:
             values[name] = key.parse(extra[name])
         except (ValueError, TypeError, OverflowError) as error:
-            why = f" ({error})" if str(error) and name == "profile" else ""
+            why = f" ({error})" if str(error) and name in ("profile", "fallback") else ""
             raise SettingsError(
                 f"kv_connector_extra_config.{name}={extra[name]!r}: {key.range} is expected{why}"
             ) from error

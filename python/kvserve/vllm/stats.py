@@ -38,6 +38,10 @@ COUNTERS: dict[str, tuple[tuple[str, ...], str]] = {
     "lossless_fallback_frames": (("rank",),
                                  "Frames that a profile could not code or made larger."
                                  + _PER_RANK),
+    "drift_fallback_frames": (("reason", "rank"),
+                              "Frames unlike the calibration's texts, encoded by the fallback "
+                              "profile; by what was out of bounds in the first of a ticket."
+                              + _PER_RANK),
 }
 HISTOGRAMS: dict[str, tuple[list[float], str]] = {
     "load_seconds": ([.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60],

@@ -29,6 +29,7 @@ class Transport:
             layers_per_frame=settings.layers_per_frame, threads=settings.threads,
             lease_s=settings.lease_s, max_staged_bytes=settings.max_staged_bytes,
             pace_bytes_per_s=settings.pace_bytes_per_s, calibration=calibration,
+            fallback=settings.fallback or None,
         ) if producer else None
         if self.sender is not None:
             _check_default(self.sender, settings.profile, cache.dtype)
@@ -72,7 +73,9 @@ class Transport:
         return failed + [
             {"ticket": report.ticket, "outcome": report.outcome, "error": report.error or "",
              "raw_bytes": _raw_bytes_taken(report), "sent_bytes": report.sent_bytes,
-             "encode_s": report.encode_s, "lossless_fallbacks": report.lossless_fallbacks}
+             "encode_s": report.encode_s, "lossless_fallbacks": report.lossless_fallbacks,
+             "drift_fallbacks": report.drift_fallbacks, "drift_cause": report.drift_cause,
+             "drift_reason": report.drift_reason, "frames": report.frames}
             for report in self.sender.take_reports()]
 
     # Decode.
@@ -138,4 +141,5 @@ def _raw_bytes_taken(report: kvserve.OfferReport) -> int:
 
 def _failed_offer(ticket: str, error: str) -> dict[str, Any]:
     return {"ticket": ticket, "outcome": "failed", "error": error, "raw_bytes": 0, "sent_bytes": 0,
-            "encode_s": 0.0, "lossless_fallbacks": 0}
+            "encode_s": 0.0, "lossless_fallbacks": 0, "drift_fallbacks": 0, "drift_cause": "",
+            "drift_reason": "", "frames": 0}

@@ -169,6 +169,13 @@ class WorkerHalf:
         self._stats.add("wire_bytes", report["sent_bytes"], "sent", rank)
         self._stats.add("codec_seconds", report["encode_s"], "sent", rank)
         self._stats.add("lossless_fallback_frames", report["lossless_fallbacks"], rank)
+        if report["drift_fallbacks"]:
+            logger.warning("ticket %s: %d of %d frames were unlike the calibration's texts and "
+                           "encoded by the fallback profile; the first by its %s",
+                           report["ticket"], report["drift_fallbacks"], report["frames"],
+                           report["drift_reason"])
+            self._stats.add("drift_fallback_frames", report["drift_fallbacks"],
+                            report["drift_cause"], rank)
 
 
 def _check_profile(report: dict[str, Any], announced: str) -> None:

@@ -47,6 +47,15 @@ class Settings(unittest.TestCase):
         settings, _ = parse_settings({"profile": "window:outside=0.25|mixed|rans"})
         self.assertIn("window", settings.profile)
 
+    def test_a_fallback_keeps_every_token_and_needs_no_calibration(self):
+        settings, _ = parse_settings({"fallback": "published"})
+        self.assertEqual(settings.fallback, "published")
+        for value, why in (("affine:source=calibrated|uniform|rans", "calibration artefact itself"),
+                           ("window:outside=0|mixed|rans", "drops tokens"), ("hadmard", "hadmard")):
+            with self.subTest(value=value), \
+                    self.assertRaisesRegex(SettingsError, f"fallback=.*is expected.*{why}"):
+                parse_settings({"fallback": value})
+
     def test_every_value_is_echoed_with_its_source(self):
         line = describe(*parse_settings({"threads": 2}))
         for name in SCHEMA:
