@@ -79,7 +79,8 @@ class Calibration {
 
   template <typename Visit>
   Status Pass(const Visit& visit) {
-    const std::uint32_t chunk_tokens = std::ranges::max(options_.frame_tokens);
+    std::uint32_t chunk_tokens = std::ranges::max(options_.frame_tokens);
+    if (texts_) chunk_tokens = std::min(chunk_tokens, WholeChunkTokens(source_.geometry()));
     return source_.ForEachChunk(chunk_tokens, [&](const ConstKvView& chunk) -> Status {
       KVSERVE_TRY(visit(chunk));
       done_ += chunk.tokens.size();

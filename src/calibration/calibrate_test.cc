@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "calibration/engine_source.h"
+#include "calibration/transform/calibration_texts.h"
 #include "engine/testing/fake_engine.h"
 #include "kvserve/codec.h"
 #include "library/calibration_file.h"
@@ -49,6 +50,27 @@ TEST(Calibrate, MakesAnArtefactOfTheEnginesModel) {
   ASSERT_TRUE(bytes) << bytes.error().message;
   EXPECT_TRUE(ParseCalibration(*bytes));
   EXPECT_EQ(engine.open_sequences(), 0);
+}
+
+// Layers with windows shorter than the frames hold all tokens of shorter chunks.
+TEST(Calibrate, TransformsAreTrainedOnLayersWithShortWindows) {
+  FakeEngine engine({.window_tokens = 24});
+  EngineSource source(engine, Prompts({100, 70}), 32);
+  auto options = OptionsFor({"uniform"});
+  auto& transform = options.transform.emplace();
+  for (const LayerGeometry& layer : engine.info().geometry.layers) {
+    for (const std::uint32_t dim : {layer.k_dim, layer.v_dim}) {
+      const std::size_t columns = std::size_t{layer.kv_heads} * dim;
+      auto& plane = transform.sensitivity.planes.emplace_back(columns * columns);
+      for (std::size_t c = 0; c < columns; ++c) plane[c * (columns + 1)] = 1.0F;
+    }
+  }
+  transform.selectors = ParseProfile("window:recent=8,outside=1|mixed").value();
+  transform.frame_tokens = 64;
+  const auto contents = Calibrate(source, options);
+  ASSERT_TRUE(contents) << contents.error().message;
+  EXPECT_EQ(contents->whitening.size(), 2 * engine.info().geometry.layers.size());
+  EXPECT_EQ(WholeChunkTokens(engine.info().geometry), 23U);
 }
 
 TEST(Calibrate, RepeatsByteForByte) {

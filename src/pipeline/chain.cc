@@ -112,6 +112,21 @@ Status CheckRotation(const std::vector<ChainStage<Transform>>& transforms, Error
   return {};
 }
 
+// Weights for an artefact's components say nothing of other values. Frames that were written
+// without this rule decode.
+Status CheckComponents(const std::vector<ChainStage<Transform>>& transforms, ProfileOrigin origin) {
+  bool given = origin == ProfileOrigin::kFrame;
+  for (const auto& transform : transforms) {
+    if (transform.stage->needs_components() && !given) {
+      return MakeError(FaultOf(origin), "transform '" + std::string(transform.info->name) +
+                                            "' takes calibrated components; put 'whiten' before "
+                                            "it");
+    }
+    given = given || transform.stage->gives_components();
+  }
+  return {};
+}
+
 template <typename Stage>
 using Factory = Result<std::unique_ptr<Stage>> (*)(const Settings&);
 
@@ -199,6 +214,7 @@ Result<Chain> Chain::Create(const std::vector<StageSpec>& stages, StageTable tab
     }
   }
   KVSERVE_TRY(CheckRotation(chain.transforms_, fault));
+  KVSERVE_TRY(CheckComponents(chain.transforms_, origin));
   KVSERVE_TRY(CheckWeighed(chain.selectors_, chain.quantizer_, fault));
   KVSERVE_TRY(chain.CheckDType(dtype, origin));
   return chain;

@@ -113,6 +113,10 @@ class Transform {
   // needs such keys stands behind one that gives them (Chain::Create sees to it).
   [[nodiscard]] virtual bool unrotates_keys() const { return false; }
   [[nodiscard]] virtual bool needs_unrotated_keys() const { return false; }
+  // True: what it gives (or takes) are an artefact's components, in steps. A transform that takes
+  // them stands behind one that gives them, in new profiles.
+  [[nodiscard]] virtual bool gives_components() const { return false; }
+  [[nodiscard]] virtual bool needs_components() const { return false; }
   // True: FrameContext::artefact is set, and frames name it.
   [[nodiscard]] virtual bool needs_artefact() const { return false; }
   // Of this plane kind. Default: kCalibrated when an artefact is needed, else kUnit.

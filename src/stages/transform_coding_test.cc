@@ -12,9 +12,11 @@
 #include "kernels/quantize/token_steps.h"
 #include "kvserve/codec.h"
 #include "library/testing/sample_artefact.h"
+#include "pipeline/chain.h"
 #include "pipeline/plane_order.h"
 #include "pipeline/testing/chunk.h"
 #include "pipeline/token_classes.h"
+#include "stages/registry.h"
 #include "stages/testing/weighed.h"
 
 namespace kvserve {
@@ -51,8 +53,9 @@ TEST(TransformCoding, BothExecutorsGiveTheSameFrames) {
     for (const char* chain :
          {kChain, "given:octaves=9,drop=0.3|unrope|whiten|predict|steps|none",
           "unrope|whiten:step=0.01|predict|steps|zstd", "unrope|whiten|steps:raw_first=0|rans",
-          "given|unrope|whiten:k_step=2,v_on=0|predict:k_on=0|steps|bitpack", "predict|steps",
-          "given|steps|rans", "unrope|predict|whiten|predict|steps"}) {
+          "given|unrope|whiten:k_step=2,v_on=0|predict:k_on=0|steps|bitpack",
+          "unrope|whiten|predict|hadamard|steps", "given|steps|rans",
+          "unrope|whiten|predict|predict|steps"}) {
       for (const TokenRange tokens : {TokenRange{0, 0}, TokenRange{0, 1}, TokenRange{0, 67},
                                       TokenRange{16, 33}, TokenRange{100, 230}}) {
         for (const unsigned threads : {1U, 3U}) {
@@ -63,6 +66,28 @@ TEST(TransformCoding, BothExecutorsGiveTheSameFrames) {
         }
       }
     }
+  }
+}
+
+// Weights for components say nothing of other values; frames that were made so decode.
+TEST(TransformCoding, PredictionStandsBehindWhitening) {
+  for (const char* text : {"predict|steps", "unrope|predict|whiten|steps",
+                           "unrope|whiten:on=0|predict:v_on=0|steps"}) {
+    const auto profile = ParseProfile(text).value();
+    const auto create = [&](ProfileOrigin origin) {
+      return Chain::Create(profile.stages, BuiltinStages(), DType::kFloat16, Device::kHost, origin);
+    };
+    const auto refused = create(ProfileOrigin::kCaller);
+    ASSERT_FALSE(refused) << text;
+    EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
+    EXPECT_NE(refused.error().message.find("put 'whiten' before it"), std::string::npos)
+        << refused.error().message;
+    EXPECT_TRUE(create(ProfileOrigin::kFrame)) << text;
+  }
+  for (const char* text : {"predict:on=0|steps", "whiten:k_on=0|predict|steps"}) {
+    EXPECT_TRUE(Chain::Create(ParseProfile(text)->stages, BuiltinStages(), DType::kFloat16,
+                              Device::kHost, ProfileOrigin::kCaller))
+        << text;
   }
 }
 

@@ -41,8 +41,8 @@ struct Arguments {
       "window:sinks=0,recent=32,outside=1,inside=4|expected:keys=seen,mean=offline,recency=1";
   unsigned threads = 1;
   std::uint32_t joint_columns = 1024;
-  unsigned whitening_bits = 8;
-  unsigned predictor_bits = 8;
+  unsigned whitening_bits = 0;  // as many as suit the model
+  unsigned predictor_bits = 0;
   unsigned query_bits = 32;
   std::uint32_t tokens = 1536;
   std::uint32_t limit = 0;
@@ -268,14 +268,15 @@ void AddTransformOptions(CLI::App& command, Arguments& arguments) {
       ->capture_default_str();
   command
       .add_option("--whitening-bits", arguments.whitening_bits,
-                  "For transform: bits of a value of the whitening's matrices, 2..8")
-      ->check(CLI::Range(2, 8))
-      ->capture_default_str();
+                  "For transform: bits of a value of the whitening's matrices, 2..8. Default: 8, "
+                  "but 6 where all matrices would take more than 64 MB")
+      ->check(CLI::Range(2, 8));
   command
-      .add_option("--predictor-bits", arguments.predictor_bits,
-                  "For transform: bits of a weight of the predictors, 2..8")
-      ->check(CLI::Range(2, 8))
-      ->capture_default_str();
+      .add_option(
+          "--predictor-bits", arguments.predictor_bits,
+          "For transform: bits of a weight of the predictors, 2..8. Default: 8, but 4 where "
+          "all matrices would take more than 64 MB")
+      ->check(CLI::Range(2, 8));
   command
       .add_option("--query-bits", arguments.query_bits,
                   "For transform: bits of a correlation of queries, 8 or 32")

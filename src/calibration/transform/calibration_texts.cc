@@ -1,10 +1,22 @@
 #include "calibration/transform/calibration_texts.h"
 
+#include <algorithm>
+#include <limits>
+
 #include "base/try.h"
 #include "calibration/unrotated_plane.h"
 #include "pipeline/plane_order.h"
 
 namespace kvserve {
+
+std::uint32_t WholeChunkTokens(const KvGeometry& geometry) {
+  std::uint32_t tokens = std::numeric_limits<std::uint32_t>::max();
+  for (const LayerGeometry& layer : geometry.layers) {
+    // The next token itself is in its window.
+    if (layer.window_tokens > 0) tokens = std::min(tokens, std::max(layer.window_tokens, 2U) - 1);
+  }
+  return tokens;
+}
 
 CalibrationTexts::CalibrationTexts(const KvGeometry& geometry) : geometry_(geometry) {}
 

@@ -11,6 +11,9 @@
 
 namespace kvserve {
 
+// The longest chunks of which an engine holds all tokens in all layers, those with windows too.
+[[nodiscard]] std::uint32_t WholeChunkTokens(const KvGeometry& geometry);
+
 // Tokens of all texts, one text after the other, are the rows of every plane. One thread at a time,
 // but for const functions.
 class CalibrationTexts {

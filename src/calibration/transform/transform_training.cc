@@ -25,6 +25,7 @@ using Contents = CalibrationArtefact::Contents;
 constexpr std::uint32_t kFirstTokens = 4;  // of a text, which are like no others
 constexpr double kNominalDivergence = 0.01;
 constexpr std::size_t kTileRows = 256;
+constexpr std::size_t kMostWholeValues = 64'000'000;  // of all matrices in 8 bits
 
 std::size_t Columns(const KvGeometry& geometry, std::size_t plane) {
   const LayerGeometry& layer = geometry.layers[plane / 2];
@@ -51,6 +52,7 @@ class Training {
         classes_(classes),
         options_(options),
         workers_(workers),
+        bits_(MatrixBitsOf(geometry_, options)),
         unit_(SensitivityUnit(sensitivity, geometry_)),
         counted_(texts.rows(), 1),
         raw_(texts.rows(), 0),
@@ -144,7 +146,7 @@ class Training {
                                                              (text.tokens - first) * columns));
     }
     KVSERVE_ASSIGN(whitening, FitWhitening(metric, covariance.Mean(), covariance.Covariance(group),
-                                           {group, options_.whitening_bits}, unit_, workers_));
+                                           {group, bits_.whitening}, unit_, workers_));
     const auto forward = InvertedWhitening(whitening);
     if (!forward) return MakeError(ErrorCode::kInternal, "a whitening matrix is singular");
     return ApplyWhitening(whitening, *forward);
@@ -188,8 +190,8 @@ class Training {
     const auto inverse_step = static_cast<float>(1 / options_.steps[point]);
     std::ranges::transform(values_, components.begin(),
                            [&](float value) { return value * inverse_step; });
-    return FitPredictor(inputs, {components, Columns(geometry_, p)}, options_.predictor_bits,
-                        products_, workers_);
+    return FitPredictor(inputs, {components, Columns(geometry_, p)}, bits_.predictor, products_,
+                        workers_);
   }
 
   // K has been the last input of its layer's V: its products with itself stay for the next layer.
@@ -219,6 +221,7 @@ class Training {
   std::span<const std::vector<std::uint8_t>> classes_;
   const TransformOptions& options_;
   Workers& workers_;
+  MatrixBits bits_;
   double unit_;
   std::vector<std::uint8_t> counted_;  // [row]
   std::vector<std::uint8_t> raw_;      // [row] first tokens of texts
@@ -241,7 +244,8 @@ Status CheckOptions(const CalibrationTexts& texts, const Sensitivity& sensitivit
   if (sensitivity.planes.size() != 2 * texts.geometry().layers.size()) {
     return MakeError(ErrorCode::kMismatch, "the sensitivity is of another number of layers");
   }
-  for (const unsigned bits : {options.whitening_bits, options.predictor_bits}) {
+  const MatrixBits chosen = MatrixBitsOf(texts.geometry(), options);
+  for (const unsigned bits : {chosen.whitening, chosen.predictor}) {
     if (bits >= kLeastMatrixBits && bits <= kMostMatrixBits) continue;
     return MakeError(ErrorCode::kInvalidArgument, "bits of a matrix are 2..8");
   }
@@ -252,6 +256,21 @@ Status CheckOptions(const CalibrationTexts& texts, const Sensitivity& sensitivit
 }
 
 }  // namespace
+
+MatrixBits MatrixBitsOf(const KvGeometry& geometry, const TransformOptions& options) {
+  std::size_t values = 0;
+  for (std::size_t p = 0; p < 2 * geometry.layers.size(); ++p) {
+    const std::size_t columns = Columns(geometry, p);
+    if (columns == 0) continue;
+    values += columns * GroupColumns(geometry, p, options.joint_columns);
+    values += columns * PredictorInputs(geometry, p);
+  }
+  MatrixBits bits;
+  if (values > kMostWholeValues) bits = {6, 4};
+  if (options.whitening_bits != 0) bits.whitening = options.whitening_bits;
+  if (options.predictor_bits != 0) bits.predictor = options.predictor_bits;
+  return bits;
+}
 
 double SensitivityUnit(const Sensitivity& sensitivity, const KvGeometry& geometry) {
   double columns = 0;

@@ -236,12 +236,26 @@ TEST_F(TransformTraining, MatricesOfFewBitsCostLittle) {
 }
 
 TEST_F(TransformTraining, RefusesBitsThatAreNone) {
-  for (const unsigned bits : {0U, 1U, 9U}) {
+  for (const unsigned bits : {1U, 9U}) {
     EXPECT_EQ(Train({.steps = {1}, .whitening_bits = bits}).error().code,
               ErrorCode::kInvalidArgument);
     EXPECT_EQ(Train({.steps = {1}, .predictor_bits = bits}).error().code,
               ErrorCode::kInvalidArgument);
   }
+}
+
+// Llama-3.1-8B has more of them than fit, Qwen2.5-7B has not.
+TEST(MatrixBits, AreFewInLargeModels) {
+  KvGeometry llama;
+  llama.layers.assign(32, {.kv_heads = 8, .k_dim = 128, .v_dim = 128});
+  KvGeometry qwen;
+  qwen.layers.assign(28, {.kv_heads = 4, .k_dim = 128, .v_dim = 128});
+  EXPECT_EQ(MatrixBitsOf(llama, {}).whitening, 6U);
+  EXPECT_EQ(MatrixBitsOf(llama, {}).predictor, 4U);
+  EXPECT_EQ(MatrixBitsOf(llama, {.predictor_bits = 8}).predictor, 8U);
+  EXPECT_EQ(MatrixBitsOf(qwen, {}).whitening, 8U);
+  EXPECT_EQ(MatrixBitsOf(qwen, {}).predictor, 8U);
+  EXPECT_EQ(MatrixBitsOf(qwen, {.whitening_bits = 5}).whitening, 5U);
 }
 
 // A plane on which nothing depends, and one that never changes.

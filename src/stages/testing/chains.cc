@@ -41,12 +41,14 @@ bool CanBe(const std::string& text) {
                                   ProfileOrigin::kCaller);
 }
 
-// A chain as it is, or behind the transform that it needs before it.
-std::string Usable(const std::string& text) {
-  if (CanBe(text)) return text;
-  for (const StageInfo* transform : OfKind(StageKind::kTransform)) {
-    std::string longer = std::string(transform->name) + "|" + text;
-    if (CanBe(longer)) return longer;
+// A chain as it is, or behind the transforms that it needs before it, at most `most`.
+std::string Usable(const std::string& text, int most = 2) {
+  if (most == 0 || CanBe(text)) return text;
+  for (int before = 1; before <= most; ++before) {
+    for (const StageInfo* transform : OfKind(StageKind::kTransform)) {
+      std::string longer = Usable(std::string(transform->name) + "|" + text, before - 1);
+      if (CanBe(longer)) return longer;
+    }
   }
   return text;
 }

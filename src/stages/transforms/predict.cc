@@ -76,6 +76,7 @@ class Predict : public Transform, public RowPredictor {
   [[nodiscard]] bool needs_artefact() const override {
     return On(PlaneKind::kKey) || On(PlaneKind::kValue);
   }
+  [[nodiscard]] bool needs_components() const override { return needs_artefact(); }
   [[nodiscard]] ScaleSource scale_source(PlaneKind kind) const override {
     return On(kind) ? ScaleSource::kCalibrated : ScaleSource::kUnit;
   }

@@ -61,6 +61,7 @@ class Whiten : public Transform, public RowTransform {
   [[nodiscard]] bool needs_artefact() const override {
     return On(PlaneKind::kKey) || On(PlaneKind::kValue);
   }
+  [[nodiscard]] bool gives_components() const override { return needs_artefact(); }
   [[nodiscard]] bool needs_unrotated_keys() const override { return On(PlaneKind::kKey); }
   [[nodiscard]] ScaleSource scale_source(PlaneKind kind) const override {
     return On(kind) ? ScaleSource::kCalibrated : ScaleSource::kUnit;
