@@ -54,6 +54,10 @@ class CalibrateTest(cli_case.CliCase):
                     says="--compute transform needs queries: give --model and texts")
         self.refuse(2, "calibrate", "--data", self.kv, "--sensitivity", "s.safetensors", "-o",
                     "x.calib", says="--sensitivity is for --compute transform")
+        for option, bits in (("--predictor-bits", "1"), ("--whitening-bits", "9"),
+                             ("--query-bits", "16")):
+            self.refuse(2, "calibrate", "--data", self.kv, option, bits, "-o", "x.calib",
+                        says=option)
         for steps in ("0", "1,banana", "1e9"):
             self.refuse(2, "calibrate", "--data", self.kv, "--steps", steps, "-o", "x.calib",
                         says="--steps")

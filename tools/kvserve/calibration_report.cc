@@ -40,6 +40,21 @@ Json SectionsJson(const Contents& contents) {
   return sections;
 }
 
+std::size_t BytesOf(const CalibrationSection& section, const Contents& contents) {
+  std::vector<std::byte> bytes;
+  ByteWriter out(bytes);
+  section.write(contents, out);
+  return bytes.size();
+}
+
+Json SectionBytesJson(const Contents& contents) {
+  Json bytes = Json::object();
+  for (const CalibrationSection& section : CalibrationSections()) {
+    if (section.present(contents)) bytes[std::string(section.name)] = BytesOf(section, contents);
+  }
+  return bytes;
+}
+
 Json CalibrationJson(const CalibrationArtefact& artefact) {
   const Contents& contents = artefact.contents();
   Json layers = Json::array();
@@ -62,6 +77,7 @@ Json CalibrationJson(const CalibrationArtefact& artefact) {
       {"tokens", contents.tokens},
       {"source", contents.source},
       {"sections", SectionsJson(contents)},
+      {"section_bytes", SectionBytesJson(contents)},
       {"planes_with_statistics", PlanesWithStatistics(contents)},
       {"klt_planes",
        {{"heads", PlanesWithKlt(contents.klt_heads)},
@@ -111,6 +127,11 @@ void PrintCalibration(const CalibrationArtefact& artefact, std::size_t file_byte
   for (const EntropyClasses& classes : contents.entropy) {
     table.Add({"  alphabet " + std::to_string(classes.alphabet),
                std::to_string(classes.frequencies.size()) + " entropy classes"});
+  }
+  for (const CalibrationSection& section : CalibrationSections()) {
+    if (!section.present(contents)) continue;
+    table.Add({"  section " + std::string(section.name) + " v" + std::to_string(section.version),
+               BytesText(BytesOf(section, contents))});
   }
   table.Print();
 }
