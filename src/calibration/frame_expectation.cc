@@ -5,6 +5,7 @@
 
 #include "base/token_slice.h"
 #include "base/try.h"
+#include "calibration/transform/calibration_texts.h"
 #include "pipeline/frame_statistics.h"
 
 namespace kvserve {
@@ -50,7 +51,7 @@ Result<FrameExpectation> MeasureExpectation(std::span<const ConstKvView> texts,
     found[i].assign(planes.begin(), planes.end());
     return {};
   }));
-  FrameExpectation expectation{.frame_tokens = frame_tokens, .planes = {}};
+  FrameExpectation expectation{.frame_tokens = frame_tokens, .planes = {}, .in_kind = false};
   for (std::size_t p = 0; p < found[0].size(); ++p) {
     Moments energy;
     Moments gain;
@@ -65,6 +66,20 @@ Result<FrameExpectation> MeasureExpectation(std::span<const ConstKvView> texts,
              static_cast<float>(std::max(energy.spread(), kLeastSpread)),
              static_cast<float>(gain.mean()), static_cast<float>(gain.spread())};
   }
+  return expectation;
+}
+
+Result<FrameExpectation> MeasureInKind(CalibrationSource& texts,
+                                       const CalibrationArtefact& artefact,
+                                       std::uint32_t frame_tokens, Workers& workers) {
+  CalibrationTexts kept(texts.geometry());
+  KVSERVE_TRY(
+      texts.ForEachChunk(frame_tokens, [&](const ConstKvView& chunk) { return kept.Add(chunk); }));
+  std::vector<ConstKvView> views;
+  for (std::size_t i = 0; i < kept.texts().size(); ++i) views.push_back(kept.View(i));
+  KVSERVE_ASSIGN(FrameExpectation expectation,
+                 MeasureExpectation(views, artefact, frame_tokens, workers));
+  expectation.in_kind = true;
   return expectation;
 }
 

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "base/workers.h"
+#include "calibration/calibration_source.h"
 #include "kvserve/error.h"
 #include "kvserve/view.h"
 #include "library/calibration_artefact.h"
@@ -18,5 +19,10 @@ namespace kvserve {
                                                           const CalibrationArtefact& artefact,
                                                           std::uint32_t frame_tokens,
                                                           Workers& workers);
+
+// Of texts that nothing was trained on: the kinds to be served (FrameExpectation::in_kind).
+[[nodiscard]] Result<FrameExpectation> MeasureInKind(CalibrationSource& texts,
+                                                     const CalibrationArtefact& artefact,
+                                                     std::uint32_t frame_tokens, Workers& workers);
 
 }  // namespace kvserve

@@ -2,8 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 
+#include "base/token_slice.h"
+#include "base/try.h"
 #include "pipeline/testing/chunk.h"
 
 namespace kvserve {
@@ -25,14 +29,17 @@ struct Text {
     }
   }
 
-  [[nodiscard]] Result<FrameExpectation> Measure() const {
+  [[nodiscard]] CalibrationArtefact Artefact() const {
     CalibrationArtefact::Contents contents;
     contents.geometry = geometry;
     contents.whitening.assign(
         2, {.columns = 2, .mean = {0, 0}, .scale = {1, 1}, .inverse = {1, 0, 0, 1}});
-    const CalibrationArtefact artefact(std::move(contents), Fingerprint{});
+    return CalibrationArtefact(std::move(contents), Fingerprint{});
+  }
+
+  [[nodiscard]] Result<FrameExpectation> Measure() const {
     Workers workers(2);
-    return MeasureExpectation(std::vector<ConstKvView>{kv.view()}, artefact, 32, workers);
+    return MeasureExpectation(std::vector<ConstKvView>{kv.view()}, Artefact(), 32, workers);
   }
 
   KvGeometry geometry;
@@ -48,6 +55,38 @@ TEST(MeasureExpectation, MeansAndDeviationsOverWholeFrames) {
   EXPECT_NEAR(expectation.planes[1].energy, 0, 1e-5);
   EXPECT_GT(expectation.planes[1].energy_spread, 0);  // there, though it never changes
   EXPECT_EQ(expectation.planes[0].gain, 0);
+}
+
+// A text in chunks, as an engine gives it.
+class OneText final : public CalibrationSource {
+ public:
+  explicit OneText(const Text& text) : text_(text) {}
+  const KvGeometry& geometry() const override { return text_.geometry; }
+  const Fingerprint& model() const override { return model_; }
+  std::uint64_t tokens() const override { return text_.kv.tokens().end; }
+  Status ForEachChunk(std::uint32_t chunk_tokens,
+                      const std::function<Status(const ConstKvView&)>& visit) override {
+    const std::uint32_t end = text_.kv.tokens().end;
+    for (std::uint32_t begin = 0; begin < end; begin += chunk_tokens) {
+      KVSERVE_TRY(
+          visit(SliceTokens(text_.kv.view(), {begin, std::min(begin + chunk_tokens, end)})));
+    }
+    return {};
+  }
+
+ private:
+  const Text& text_;
+  Fingerprint model_;
+};
+
+TEST(MeasureExpectation, OfTextsOfTheirOwnIsTheSameAndSaysSo) {
+  const Text text(70, 2.0F, 8.0F);
+  OneText source(text);
+  Workers workers(1);
+  const auto expectation = MeasureInKind(source, text.Artefact(), 32, workers).value();
+  EXPECT_TRUE(expectation.in_kind);
+  EXPECT_FALSE(text.Measure().value().in_kind);
+  EXPECT_EQ(expectation.planes[0].energy, text.Measure().value().planes[0].energy);
 }
 
 TEST(MeasureExpectation, NeedsTwoFrames) {

@@ -81,9 +81,9 @@ struct CodeTables {
   [[nodiscard]] bool has_classes() const { return classes[0][0][0] != 0; }
 };
 
-// What frames of the calibration texts look like through whitening and prediction, so that frames
-// that do not can be told. In octaves, over frames: of the mean square of whitened values, and of
-// that over the mean square of what prediction leaves (0 without a predictor).
+// What frames of the calibration texts, or of others, look like through whitening and prediction,
+// so that frames that do not can be told. In octaves, over frames: of the mean square of whitened
+// values, and of that over the mean square of what prediction leaves (0 without a predictor).
 struct FrameExpectation {
   struct Plane {
     float energy = 0;
@@ -93,6 +93,9 @@ struct FrameExpectation {
   };
   std::uint32_t frame_tokens = 0;  // of the frames, 1 or more
   std::vector<Plane> planes;       // [2 * layer + kind]
+  // Of texts that nothing else was learnt from: the kinds to be served. Those that predictors were
+  // fitted to look better predicted than any others.
+  bool in_kind = false;
 };
 
 }  // namespace kvserve

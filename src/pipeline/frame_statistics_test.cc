@@ -77,7 +77,7 @@ TEST(FrameStatistics, FramesOfSinksAloneAndPlanesWithoutWhitening) {
 
 TEST(FrameStatistics, DistancesAreInDeviations) {
   const PlaneStatistics frame[] = {{true, 5, 1}, {false, 0, 0}, {true, 2, 3}};
-  FrameExpectation expectation{.frame_tokens = 256, .planes = {}};
+  FrameExpectation expectation{.frame_tokens = 256, .planes = {}, .in_kind = false};
   expectation.planes = {{2, 1, 1, 0.5F}, {9, 1, 9, 1}, {2, 1, 1, 0.5F}, {}};
   Arena arena;
   const auto planes = DistancesOf(frame, expectation, arena);
@@ -95,7 +95,7 @@ TEST(FrameStatistics, DistancesAreInDeviations) {
 
 TEST(FrameStatistics, KeysWithoutAPredictorLoseNoGain) {
   const PlaneStatistics frame[] = {{true, 5, 0}, {true, 2, 1}, {true, 2, 1}};
-  FrameExpectation expectation{.frame_tokens = 256, .planes = {}};
+  FrameExpectation expectation{.frame_tokens = 256, .planes = {}, .in_kind = false};
   expectation.planes = {{2, 1, 0, 0}, {2, 1, 1, 1}, {2, 1, 3, 1}};
   Arena arena;
   const FrameDistance distance = Summarize(DistancesOf(frame, expectation, arena));

@@ -95,6 +95,20 @@ TEST(DriftGuard, OthersByTheFallbackWithoutTheArtefact) {
   EXPECT_FALSE(guarded.drift().fell_back);
 }
 
+// Texts that nothing was trained on are compared with more narrowly.
+TEST(DriftGuard, BoundsAreNarrowerWhereTheKindsToBeServedAreKnown) {
+  const auto wide = ArtefactFor(Chunk(1), 0.5F);
+  CalibrationArtefact::Contents contents = wide->contents();
+  contents.frame_expectation.in_kind = true;
+  const auto narrow = std::make_shared<const CalibrationArtefact>(contents, wide->fingerprint());
+  FrameEncoder of_kind = Encoder(kCalibrated, kFallback, narrow).value();
+  FrameEncoder of_training = Encoder(kCalibrated, kFallback, wide).value();
+  Encode(of_kind, Chunk(1));
+  Encode(of_training, Chunk(1));
+  EXPECT_EQ(of_kind.drift().cause, "keys");
+  EXPECT_EQ(of_training.drift().cause, "");
+}
+
 // Of a frame that took so many times the expected bits.
 FrameDrift Judged(const CalibrationArtefact& artefact, const KvBuffer& chunk, double times,
                   std::uint32_t prompt_tokens) {

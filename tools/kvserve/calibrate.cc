@@ -11,6 +11,7 @@
 #include "calibrate_summary.h"
 #include "calibration/engine_source.h"
 #include "calibration/forward_sensitivity.h"
+#include "calibration/frame_expectation.h"
 #include "calibration_data.h"
 #include "command.h"
 #include "engine/llama/llama_engine.h"
@@ -36,6 +37,7 @@ struct Arguments {
   std::vector<std::string> frame_tokens = {"64", "128", "256"};
   std::vector<std::string> compute;  // empty: what the data allow
   std::string sensitivity;
+  std::vector<std::string> in_kind;
   std::vector<double> steps = {0.7, 1.2, 2};
   std::string selectors =
       "window:sinks=0,recent=32,outside=1,inside=4|expected:keys=seen,mean=offline,recency=1";
@@ -109,8 +111,9 @@ Result<std::vector<std::string>> Choose(const Arguments& arguments, bool texts,
     if (!texts) lacking.emplace_back(kTransform);
     options.query_statistics = texts;  // selectors weigh by them
     KVSERVE_ASSIGN(options.transform, TransformOf(arguments));
-  } else if (!arguments.sensitivity.empty()) {
-    return MakeError(ErrorCode::kInvalidArgument, "--sensitivity is for --compute transform");
+  } else if (!arguments.sensitivity.empty() || !arguments.in_kind.empty()) {
+    return MakeError(ErrorCode::kInvalidArgument,
+                     "--sensitivity and --in-kind are for --compute transform");
   }
   if (arguments.compute.empty() || lacking.empty()) return lacking;
   return MakeError(ErrorCode::kInvalidArgument,
@@ -185,6 +188,18 @@ Result<Sensitivity> SensitivityOf(const Arguments& arguments,
   return ForwardSensitivity(engine, prompts, options);
 }
 
+// Sets what frames to expect by the texts of --in-kind.
+Status ExpectInKind(const Arguments& arguments, std::vector<CalibrationFile> files, Engine& engine,
+                    CalibrationArtefact::Contents& contents) {
+  KVSERVE_ASSIGN(auto source, JoinSources(files, &engine, arguments.tokens));
+  Workers workers(arguments.threads);
+  const CalibrationArtefact trained(contents, {});
+  KVSERVE_ASSIGN(
+      contents.frame_expectation,
+      MeasureInKind(source, trained, std::min(kWeighedTokens, arguments.tokens), workers));
+  return {};
+}
+
 // For people who hold the artefact and wonder where it is from.
 std::string SourceText(const std::vector<CalibrationFile>& files,
                        const CalibrationOptions& options) {
@@ -201,6 +216,9 @@ Status RunCalibrate(const Arguments& arguments, const Invocation& invocation) {
   // Usage and data first: neither may cost the loading of a model.
   KVSERVE_ASSIGN(CalibrationOptions options, OptionsOf(arguments));
   KVSERVE_TRY(CheckOutputIsNoInput(arguments.output, {arguments.model, arguments.sensitivity}));
+  for (const std::string& path : arguments.in_kind) {
+    KVSERVE_TRY(CheckOutputIsNoInput(arguments.output, {path}));
+  }
   for (const std::string& path : arguments.data) {
     KVSERVE_TRY(CheckOutputIsNoInput(arguments.output, {path}));
   }
@@ -214,6 +232,7 @@ Status RunCalibrate(const Arguments& arguments, const Invocation& invocation) {
     return MakeError(ErrorCode::kInvalidArgument, "texts in --data need --model; KV files do not");
   }
   KVSERVE_ASSIGN(auto left_out, Choose(arguments, texts, options));
+  KVSERVE_ASSIGN(auto in_kind, ReadCalibrationFiles(arguments.in_kind, 0));
   // It may start this process anew, which would leave the output's temporary name behind.
   if (!arguments.model.empty()) PrepareProcessForEngines();
   KVSERVE_ASSIGN(OutputFile output, OutputFile::Create(arguments.output));
@@ -243,6 +262,9 @@ Status RunCalibrate(const Arguments& arguments, const Invocation& invocation) {
   }
   progress.reset();
   trained.reset();
+  if (!in_kind.empty()) {
+    KVSERVE_TRY(ExpectInKind(arguments, std::move(in_kind), *engine, contents));
+  }
   contents.source = SourceText(files, options);
   KVSERVE_ASSIGN(const auto bytes, FormatCalibration(contents));
   KVSERVE_TRY(output.Append(bytes));
@@ -255,6 +277,9 @@ void AddTransformOptions(CLI::App& command, Arguments& arguments) {
   command.add_option("--sensitivity", arguments.sensitivity,
                      "For transform: what errors cost, a file of python -m kvserve.sensitivity. "
                      "Default: measured by forward passes");
+  command.add_option("--in-kind", arguments.in_kind,
+                     "For transform: texts of the kinds to be served, not among --data, that a "
+                     "drift guard compares with. Default: those of --data, and wider bounds");
   command
       .add_option("--steps", arguments.steps,
                   "For transform: steps of whiten that tables are learnt at, predictors at the "

@@ -122,7 +122,8 @@ void PrintCalibration(const CalibrationArtefact& artefact, std::size_t file_byte
   }
   if (!contents.frame_expectation.planes.empty()) {
     table.Add({"  frame expectation",
-               "frames of " + std::to_string(contents.frame_expectation.frame_tokens) + " tokens"});
+               "frames of " + std::to_string(contents.frame_expectation.frame_tokens) + " tokens" +
+                   (contents.frame_expectation.in_kind ? ", texts of their own" : "")});
   }
   for (const EntropyClasses& classes : contents.entropy) {
     table.Add({"  alphabet " + std::to_string(classes.alphabet),

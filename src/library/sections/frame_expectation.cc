@@ -10,7 +10,11 @@ namespace {
 using Contents = CalibrationArtefact::Contents;
 
 bool Present(const Contents& contents) {
-  return !contents.frame_expectation.planes.empty();
+  return !contents.frame_expectation.planes.empty() && !contents.frame_expectation.in_kind;
+}
+
+bool PresentInKind(const Contents& contents) {
+  return !contents.frame_expectation.planes.empty() && contents.frame_expectation.in_kind;
 }
 
 void Write(const Contents& contents, ByteWriter& out) {
@@ -33,6 +37,11 @@ Status Read(ByteReader& in, Contents& contents) {
     }
   }
   return {};
+}
+
+Status ReadInKind(ByteReader& in, Contents& contents) {
+  contents.frame_expectation.in_kind = true;
+  return Read(in, contents);
 }
 
 Status Check(const Contents& contents) {
@@ -62,6 +71,18 @@ const CalibrationSection& FrameExpectationSection() {
                                              .present = Present,
                                              .write = Write,
                                              .read = Read,
+                                             .check = Check};
+  return section;
+}
+
+// The same bytes, of texts that nothing was trained on.
+const CalibrationSection& InKindExpectationSection() {
+  static const CalibrationSection section = {.kind = 11,
+                                             .name = "frame_expectation",
+                                             .version = 2,
+                                             .present = PresentInKind,
+                                             .write = Write,
+                                             .read = ReadInKind,
                                              .check = Check};
   return section;
 }

@@ -63,6 +63,18 @@ TEST(ModelSections, FrameExpectationsComeBack) {
   EXPECT_EQ(read.planes[1].energy_spread, 1);
   EXPECT_EQ(read.planes[1].gain, 0.5F);
   EXPECT_EQ(read.planes[0].gain_spread, 0.25F);
+  EXPECT_FALSE(read.in_kind);
+}
+
+// In a version of the section of their own: a build that does not know it has no expectation.
+TEST(ModelSections, ExpectationsOfTextsOfTheirOwnSaySo) {
+  Contents contents = SampleCalibration();
+  contents.frame_expectation.in_kind = true;
+  const auto artefact = ParseCalibration(FormatCalibration(contents).value()).value();
+  const FrameExpectation& read = artefact->contents().frame_expectation;
+  EXPECT_TRUE(read.in_kind);
+  ASSERT_EQ(read.planes.size(), 8U);
+  EXPECT_EQ(read.planes[1].energy_spread, 1);
 }
 
 TEST(ModelSections, LookupsFindWhatIsThere) {

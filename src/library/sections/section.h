@@ -53,5 +53,6 @@ inline tl::unexpected<Error> Wrong(const std::string& what) {
 [[nodiscard]] const CalibrationSection& CodeTablesSection();
 [[nodiscard]] const CalibrationSection& AttentionProfileSection();
 [[nodiscard]] const CalibrationSection& FrameExpectationSection();
+[[nodiscard]] const CalibrationSection& InKindExpectationSection();
 
 }  // namespace kvserve

@@ -11,7 +11,7 @@ std::span<const CalibrationSection> CalibrationSections() {
       KltJointSection(),          QueryStatisticsSection(),   CompactQueryStatisticsSection(),
       HeadScoresSection(),        WhiteningSection(),         CompactWhiteningSection(),
       PredictorsSection(),        CompactPredictorsSection(), CodeTablesSection(),
-      AttentionProfileSection(),  FrameExpectationSection()};
+      AttentionProfileSection(),  FrameExpectationSection(),  InKindExpectationSection()};
   return sections;
 }
 

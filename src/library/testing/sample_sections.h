@@ -57,7 +57,7 @@ inline std::vector<float> SampleHeadScores(std::uint32_t layer, std::uint32_t kv
 }
 
 inline FrameExpectation SampleExpectation(const KvGeometry& geometry) {
-  FrameExpectation expectation{.frame_tokens = 256, .planes = {}};
+  FrameExpectation expectation{.frame_tokens = 256, .planes = {}, .in_kind = false};
   for (const LayerGeometry& layer : geometry.layers) {
     expectation.planes.push_back({2, 0.5F, 1, 0.25F});
     expectation.planes.push_back(layer.v_dim == 0 ? FrameExpectation::Plane{}
