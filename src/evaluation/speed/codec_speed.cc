@@ -24,6 +24,8 @@ class Laps {
   // Raw bytes of the chunk.
   Result<std::uint64_t> Encode(std::size_t i, StageSeconds* seconds = nullptr) {
     frames_[i].clear();
+    if (chunks_[i].tokens.begin == chunks_.front().tokens.begin) request_ = encoder_.NewRequest();
+    options_.request = &request_;
     KVSERVE_TRY(encoder_.Encode(chunks_[i], options_, frames_[i], seconds));
     return RawBytes(chunks_[i]);
   }
@@ -63,6 +65,7 @@ class Laps {
       : chunks_(chunks),
         encoder_(std::move(encoder)),
         decoder_(std::move(decoder)),
+        request_(encoder_.NewRequest()),
         frames_(chunks.size()),
         decoded_(chunks.size()) {
     options_.prompt_tokens = prompt_tokens;
@@ -71,6 +74,7 @@ class Laps {
   std::span<const ConstKvView> chunks_;
   FrameEncoder encoder_;
   FrameDecoder decoder_;
+  RequestMemory request_;  // that the last chunk belongs to
   EncodeOptions options_;
   std::vector<std::vector<std::byte>> frames_;  // [chunk]
   std::vector<KvBuffer> decoded_;               // [chunk]

@@ -33,7 +33,8 @@ struct SpeedOptions {
   std::shared_ptr<const CalibrationArtefact> calibration;  // for profiles that need one
 };
 
-// Codes all chunks once, which checks frames and values against `answer` (the answer to the first
+// `chunks` are those of one or more requests of the same tokens, each in order. Codes all chunks
+// once, which checks frames and values against `answer` (the answer to the first
 // chunk; all chunks bit for bit if lossless), then measures in laps over the chunks: input, frames
 // and output have memory of their own for each chunk. Needs about 2 times the raw bytes of memory
 // beside the chunks. kInternal for a wrong answer; otherwise as FrameEncoder and FrameDecoder.
