@@ -25,7 +25,7 @@ struct Bounds {
 };
 // What texts were trained on look like is no measure for others: these bounds are wide.
 constexpr Bounds kBounds = {3.0, 5.0, 1.0, 2.1};
-constexpr Bounds kInKindBounds = {1.85, 3.0, 0.0, 0.5};
+constexpr Bounds kInKindBounds = {1.85, 3.0, 0.0, 0.7};
 constexpr double kMostCodeLength = 1.2;
 // Frames that end nearer to the prompt's end than this have finer tokens, and longer codes: twice
 // as long in the last one.

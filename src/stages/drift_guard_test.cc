@@ -97,7 +97,7 @@ TEST(DriftGuard, OthersByTheFallbackWithoutTheArtefact) {
 
 // Texts that nothing was trained on are compared with more narrowly.
 TEST(DriftGuard, BoundsAreNarrowerWhereTheKindsToBeServedAreKnown) {
-  const auto wide = ArtefactFor(Chunk(1), 0.5F);
+  const auto wide = ArtefactFor(Chunk(1), 0.6F);
   CalibrationArtefact::Contents contents = wide->contents();
   contents.frame_expectation.in_kind = true;
   const auto narrow = std::make_shared<const CalibrationArtefact>(contents, wide->fingerprint());
