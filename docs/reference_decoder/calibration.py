@@ -51,6 +51,7 @@ class Artefact:
     head_scores: dict[int, np.ndarray]  # by layer: [kv_head]
     whitening: dict[tuple[int, bool], Whitening] = dataclasses.field(default_factory=dict)
     predictors: dict[tuple[int, bool], Predictor] = dataclasses.field(default_factory=dict)
+    predictor_layers: int = 1
     code_tables: CodeTables | None = None
 
 
@@ -269,19 +270,24 @@ def _read_whitening(artefact: Artefact, version: int, section: ByteReader) -> No
     require(bool(artefact.whitening), "no plane has a whitening")
 
 
-def predictor_inputs(layers: list[tuple[int, int, int]], layer: int, is_v: bool) -> int:
-    inputs = 0
-    if layer:
-        kv_heads, k_dim, v_dim = layers[layer - 1]
-        inputs += kv_heads * (k_dim + v_dim)
-    if is_v:
-        inputs += layers[layer][0] * layers[layer][1]
-    return inputs
+def predictor_sources(artefact: Artefact, layer: int, is_v: bool) -> list[tuple[int, bool]]:
+    """Planes whose components are the inputs, in their order."""
+    before = range(max(0, layer - artefact.predictor_layers), layer)
+    return [(at, kind) for at in before for kind in (False, True)] + [(layer, False)] * is_v
+
+
+def plane_columns(artefact: Artefact, layer: int, is_v: bool) -> int:
+    kv_heads, *dims = artefact.layers[layer]
+    return kv_heads * dims[is_v]
 
 
 def _read_predictors(artefact: Artefact, version: int, section: ByteReader) -> None:
+    if version == 2:
+        artefact.predictor_layers = section.number("B")
+        require(1 <= artefact.predictor_layers <= 8, "layers before")
     for plane, columns in _planes(artefact):
-        inputs = predictor_inputs(artefact.layers, *plane)
+        inputs = sum(plane_columns(artefact, *source)
+                     for source in predictor_sources(artefact, *plane))
         bits = section.number("B")  # a flag in version 1
         require(bits in ((0, 1) if version == 1 else (0, *range(2, 9))), "bits of a matrix")
         if bits:

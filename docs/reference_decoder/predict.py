@@ -3,7 +3,7 @@
 import numpy as np
 
 from byte_reader import ByteReader, require
-from calibration import predictor_inputs
+from calibration import plane_columns, predictor_sources
 from planes import Plane, Settings
 
 BLOCK = 512
@@ -30,9 +30,9 @@ class Predict:
 
     def _predicted(self, plane: Plane, columns: int) -> np.ndarray:
         scale, weights = self._artefact.predictors[plane.layer, plane.is_v]
-        inputs = predictor_inputs(self._artefact.layers, plane.layer, plane.is_v)
-        require(weights.shape == (columns, inputs), "a predictor of another shape")
         before = self._inputs(plane)
+        inputs = before.shape[1]
+        require(weights.shape == (columns, inputs), "a predictor of another shape")
         total = np.zeros((plane.tokens, columns), np.float32)
         for begin in range(0, inputs, BLOCK):
             block = slice(begin, begin + BLOCK)
@@ -41,13 +41,9 @@ class Predict:
 
     def _inputs(self, plane: Plane) -> np.ndarray:
         """[token, input]"""
-        sources = [(plane.layer - 1, False), (plane.layer - 1, True)] if plane.layer else []
-        if plane.is_v:
-            sources.append((plane.layer, False))
         parts = []
-        for layer, is_v in sources:
-            kv_heads, *dims = self._artefact.layers[layer]
-            part = np.zeros((plane.tokens, kv_heads * dims[is_v]), np.int64)
+        for layer, is_v in predictor_sources(self._artefact, plane.layer, plane.is_v):
+            part = np.zeros((plane.tokens, plane_columns(self._artefact, layer, is_v)), np.int64)
             if (layer, is_v) in self._decoded:
                 first, rows = self._decoded[layer, is_v]
                 begin = max(first, plane.first_token)

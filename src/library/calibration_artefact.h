@@ -92,6 +92,7 @@ class CalibrationArtefact {
     std::vector<std::vector<float>> head_scores;
     std::vector<Whitening> whitening;   // [2 * layer + kind]
     std::vector<Predictor> predictors;  // [2 * layer + kind]
+    std::uint32_t predictor_layers = 1;  // before a layer, that its planes are predicted from; 1..8
     std::optional<CodeTables> code_tables;
     AttentionProfile attention_profile;  // no planes: not there
     FrameExpectation frame_expectation;  // likewise
@@ -115,6 +116,7 @@ class CalibrationArtefact {
   [[nodiscard]] const AttentionProfile::Plane* attention(std::uint32_t layer, PlaneKind kind) const;
   [[nodiscard]] const Whitening* whitening(std::uint32_t layer, PlaneKind kind) const;
   [[nodiscard]] const Predictor* predictor(std::uint32_t layer, PlaneKind kind) const;
+  [[nodiscard]] std::uint32_t predictor_layers() const { return contents_.predictor_layers; }
   // Null when it has none.
   [[nodiscard]] const CodeTables* code_tables() const;
   // z = (x - mean) times this, [group][column][component]: the inverse of Whitening::inverse, found

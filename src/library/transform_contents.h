@@ -41,9 +41,13 @@ struct Predictor {
   std::uint8_t bits = kMostMatrixBits;
 };
 
-// Inputs of plane [2 * layer + kind]: the components of K and V of the layer before, and for V
-// those of K of its own layer behind them. The first layer has none before it, a single plane no V.
-[[nodiscard]] std::size_t PredictorInputs(const KvGeometry& geometry, std::size_t plane);
+inline constexpr std::uint32_t kMostPredictorLayers = 8;
+
+// Inputs of plane [2 * layer + kind]: the components of K and V of up to `layers` (1..8) layers
+// before, ascending, and for V those of K of its own layer behind them. The first layer has none
+// before it, a single plane no V.
+[[nodiscard]] std::size_t PredictorInputs(const KvGeometry& geometry, std::size_t plane,
+                                          std::uint32_t layers);
 
 inline constexpr std::size_t kCodeTables = 60;
 inline constexpr std::size_t kCodeSymbols = 255;  // symbol = q + 127

@@ -31,9 +31,11 @@ constexpr Model kModels[] = {
 struct Shape {
   unsigned whitening_bits, predictor_bits, query_bits;
   std::uint32_t together;  // heads that are whitened together
+  std::uint32_t layers;    // before, that planes are predicted from
 };
 constexpr Shape kShapes[] = {
-    {8, 8, 32, 8}, {8, 8, 8, 8}, {6, 4, 8, 8}, {6, 3, 8, 8}, {4, 3, 8, 8}, {6, 4, 8, 2},
+    {8, 8, 32, 8, 2}, {6, 4, 8, 8, 2}, {8, 8, 32, 8, 1}, {8, 8, 8, 8, 1},
+    {6, 4, 8, 8, 1},  {6, 3, 8, 8, 1}, {4, 3, 8, 8, 1},  {6, 4, 8, 2, 1},
 };
 constexpr std::size_t kSteps = 3;
 
@@ -72,6 +74,7 @@ std::size_t FileBytes(const Model& model, const Shape& shape, std::uint32_t laye
                                            .v_dim = model.dim,
                                            .rope_style = RopeStyle::kHalves,
                                            .rope_theta = 1e4F});
+  contents.predictor_layers = shape.layers;
   CodeTables& tables = contents.code_tables.emplace();
   for (auto& table : tables.frequencies) table[kCodeEscape] = 4096;
   tables.points.resize(kSteps);
@@ -79,7 +82,7 @@ std::size_t FileBytes(const Model& model, const Shape& shape, std::uint32_t laye
   const std::size_t columns = std::size_t{model.kv_heads} * model.dim;
   const std::size_t group = std::size_t{Together(model, shape)} * model.dim;
   for (std::size_t p = 0; p < 2 * std::size_t{layers}; ++p) {
-    AddPlane(shape, columns, group, PredictorInputs(contents.geometry, p), contents);
+    AddPlane(shape, columns, group, PredictorInputs(contents.geometry, p, shape.layers), contents);
   }
   for (std::uint32_t layer = 0; layer < layers; ++layer) {
     contents.query_statistics.push_back(testing::SampleQueries(model.query_heads, model.dim));
@@ -93,16 +96,19 @@ std::size_t FileBytes(const Model& model, const Shape& shape, std::uint32_t laye
 }
 
 std::string Table() {
-  std::string table = "model,whitening_bits,predictor_bits,query_bits,heads_together,bytes,share\n";
+  std::string table =
+      "model,whitening_bits,predictor_bits,query_bits,heads_together,layers_before,bytes,share\n";
   for (const Model& model : kModels) {
     for (const Shape& shape : kShapes) {
-      // All layers but the first are alike.
-      const std::size_t two = FileBytes(model, shape, 2);
-      const std::size_t bytes = two + (model.layers - 2) * (FileBytes(model, shape, 3) - two);
+      // Layers are alike once there are enough before them.
+      const std::uint32_t few = shape.layers + 1;
+      const std::size_t some = FileBytes(model, shape, few);
+      const std::size_t bytes =
+          some + (model.layers - few) * (FileBytes(model, shape, few + 1) - some);
       char line[160];
-      std::snprintf(line, sizeof(line), "%s,%u,%u,%u,%u,%zu,%.5f\n", model.name,
+      std::snprintf(line, sizeof(line), "%s,%u,%u,%u,%u,%u,%zu,%.5f\n", model.name,
                     shape.whitening_bits, shape.predictor_bits, shape.query_bits,
-                    Together(model, shape), bytes,
+                    Together(model, shape), shape.layers, bytes,
                     static_cast<double>(bytes) / (2 * model.parameters));
       table += line;
     }

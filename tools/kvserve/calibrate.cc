@@ -45,6 +45,7 @@ struct Arguments {
   std::uint32_t joint_columns = 1024;
   unsigned whitening_bits = 0;  // as many as suit the model
   unsigned predictor_bits = 0;
+  unsigned predictor_layers = 0;
   unsigned query_bits = 32;
   std::uint32_t tokens = 1536;
   std::uint32_t limit = 0;
@@ -83,6 +84,7 @@ Result<TransformCalibration> TransformOf(const Arguments& arguments) {
   transform.training.joint_columns = arguments.joint_columns;
   transform.training.whitening_bits = arguments.whitening_bits;
   transform.training.predictor_bits = arguments.predictor_bits;
+  transform.training.predictor_layers = arguments.predictor_layers;
   transform.round_queries = arguments.query_bits == 8;
   transform.training.steps = arguments.steps;
   std::ranges::sort(transform.training.steps);
@@ -302,6 +304,11 @@ void AddTransformOptions(CLI::App& command, Arguments& arguments) {
           "For transform: bits of a weight of the predictors, 2..8. Default: 8, but 4 where "
           "all matrices would take more than 64 MB")
       ->check(CLI::Range(2, 8));
+  command
+      .add_option("--predictor-layers", arguments.predictor_layers,
+                  "For transform: layers before that planes are predicted from, 1..8. Default: 2, "
+                  "but 1 where all matrices would take more than 64 MB then")
+      ->check(CLI::Range(1, 8));
   command
       .add_option("--query-bits", arguments.query_bits,
                   "For transform: bits of a correlation of queries, 8 or 32")

@@ -42,7 +42,8 @@ void CodeRow(const Row& row, float* residuals, std::int8_t* symbols, float* deco
 }  // namespace
 
 void PlaneHistory::NextLayer() {
-  before_ = std::move(own_);
+  std::ranges::move(before_.begin() + 1, before_.end(), before_.begin());
+  before_.back() = std::move(own_);
   own_ = {};
 }
 
@@ -51,15 +52,17 @@ std::vector<HistoryRows> PlaneHistory::Inputs(std::size_t plane) const {
   const auto add = [&](const Plane& from) {
     if (from.columns > 0) inputs.push_back({from.values, from.columns});
   };
-  add(before_[0]);
-  add(before_[1]);
+  for (const auto& layer : before_) {
+    add(layer[0]);
+    add(layer[1]);
+  }
   if (plane % 2 == 1) add(own_[0]);
   return inputs;
 }
 
 std::array<std::span<const std::int32_t>, 3> PlaneHistory::Energies(std::size_t plane) const {
-  std::array<std::span<const std::int32_t>, 3> energies = {before_[0].energies,
-                                                           before_[1].energies};
+  std::array<std::span<const std::int32_t>, 3> energies = {before_.back()[0].energies,
+                                                           before_.back()[1].energies};
   if (plane % 2 == 1) energies[2] = own_[0].energies;
   return energies;
 }

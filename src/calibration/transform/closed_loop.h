@@ -23,6 +23,7 @@ struct HistoryRows {
 // What is kept of the planes before, at one step size.
 class PlaneHistory {
  public:
+  explicit PlaneHistory(std::uint32_t layers) : before_(layers) {}
   void NextLayer();
   // Those that plane [2 * layer + kind] is predicted from, in order.
   [[nodiscard]] std::vector<HistoryRows> Inputs(std::size_t plane) const;
@@ -36,7 +37,8 @@ class PlaneHistory {
     std::size_t columns = 0;
     std::vector<std::int32_t> energies;
   };
-  std::array<Plane, 2> before_, own_;  // [kind]
+  std::vector<std::array<Plane, 2>> before_;  // [layer, ascending][kind]
+  std::array<Plane, 2> own_;
 };
 
 // A coded plane, all [row, column].

@@ -52,12 +52,12 @@ class Training {
         classes_(classes),
         options_(options),
         workers_(workers),
-        bits_(MatrixBitsOf(geometry_, options)),
+        sizes_(MatrixSizesOf(geometry_, options)),
         unit_(SensitivityUnit(sensitivity, geometry_)),
         counted_(texts.rows(), 1),
         raw_(texts.rows(), 0),
         frames_(FramesOf(texts, kFirstTokens, options.frame_tokens)),
-        histories_(options.steps.size()),
+        histories_(options.steps.size(), PlaneHistory(sizes_.predictor_layers)),
         counts_(options.steps.size()) {
     for (const auto& text : texts.texts()) {
       const std::uint32_t first = std::min(kFirstTokens, text.tokens);
@@ -70,6 +70,7 @@ class Training {
     const std::size_t planes = 2 * geometry_.layers.size();
     contents.whitening.assign(planes, {});
     contents.predictors.assign(planes, {});
+    contents.predictor_layers = sizes_.predictor_layers;
     contents.frame_expectation = {options_.frame_tokens, {}};
     contents.frame_expectation.planes.assign(planes, {});
     CodeTables& tables = contents.code_tables.emplace();
@@ -95,7 +96,7 @@ class Training {
     KVSERVE_TRY(texts_.Load(p, values_));
     KVSERVE_TRY(Whiten(p, contents.whitening[p]));
     const std::size_t middle = options_.steps.size() / 2;
-    if (PredictorInputs(geometry_, p) > 0) {
+    if (PredictorInputs(geometry_, p, sizes_.predictor_layers) > 0) {
       KVSERVE_ASSIGN(contents.predictors[p], Predict(p, middle));
     }
     for (std::size_t i = 0; i < options_.steps.size(); ++i) {
@@ -146,7 +147,7 @@ class Training {
                                                              (text.tokens - first) * columns));
     }
     KVSERVE_ASSIGN(whitening, FitWhitening(metric, covariance.Mean(), covariance.Covariance(group),
-                                           {group, bits_.whitening}, unit_, workers_));
+                                           {group, sizes_.whitening_bits}, unit_, workers_));
     const auto forward = InvertedWhitening(whitening);
     if (!forward) return MakeError(ErrorCode::kInternal, "a whitening matrix is singular");
     return ApplyWhitening(whitening, *forward);
@@ -190,16 +191,23 @@ class Training {
     const auto inverse_step = static_cast<float>(1 / options_.steps[point]);
     std::ranges::transform(values_, components.begin(),
                            [&](float value) { return value * inverse_step; });
-    return FitPredictor(inputs, {components, Columns(geometry_, p)}, bits_.predictor, products_,
-                        workers_);
+    return FitPredictor(inputs, {components, Columns(geometry_, p)}, sizes_.predictor_bits,
+                        products_, workers_);
   }
 
-  // K has been the last input of its layer's V: its products with itself stay for the next layer.
+  // The inputs of the last layer's V without those of its oldest layer come first in the next
+  // layer: their products stay.
   void NextLayerProducts(std::size_t p) {
-    std::vector<double> own;
-    if (p >= 2 && Columns(geometry_, p - 1) > 0) own = std::move(products_.back().back());
-    products_.clear();
-    if (!own.empty()) products_.emplace_back().push_back(std::move(own));
+    if (p < 2) return;
+    const std::size_t layer = p / 2 - 1;  // that is left
+    if (Columns(geometry_, p - 1) == 0) return products_.clear();
+    if (layer < sizes_.predictor_layers) return;
+    const std::size_t oldest = layer - sizes_.predictor_layers;
+    const std::size_t gone = std::size_t{Columns(geometry_, 2 * oldest) > 0} +
+                             std::size_t{Columns(geometry_, 2 * oldest + 1) > 0};
+    products_.erase(products_.begin(), products_.begin() + static_cast<std::ptrdiff_t>(gone));
+    for (auto& row : products_)
+      row.erase(row.begin(), row.begin() + static_cast<std::ptrdiff_t>(gone));
   }
 
   void Finish(CodeTables& tables) {
@@ -221,7 +229,7 @@ class Training {
   std::span<const std::vector<std::uint8_t>> classes_;
   const TransformOptions& options_;
   Workers& workers_;
-  MatrixBits bits_;
+  MatrixSizes sizes_;
   double unit_;
   std::vector<std::uint8_t> counted_;  // [row]
   std::vector<std::uint8_t> raw_;      // [row] first tokens of texts
@@ -244,10 +252,13 @@ Status CheckOptions(const CalibrationTexts& texts, const Sensitivity& sensitivit
   if (sensitivity.planes.size() != 2 * texts.geometry().layers.size()) {
     return MakeError(ErrorCode::kMismatch, "the sensitivity is of another number of layers");
   }
-  const MatrixBits chosen = MatrixBitsOf(texts.geometry(), options);
-  for (const unsigned bits : {chosen.whitening, chosen.predictor}) {
+  const MatrixSizes chosen = MatrixSizesOf(texts.geometry(), options);
+  for (const unsigned bits : {chosen.whitening_bits, chosen.predictor_bits}) {
     if (bits >= kLeastMatrixBits && bits <= kMostMatrixBits) continue;
     return MakeError(ErrorCode::kInvalidArgument, "bits of a matrix are 2..8");
+  }
+  if (chosen.predictor_layers > kMostPredictorLayers) {
+    return MakeError(ErrorCode::kInvalidArgument, "planes are predicted from 1..8 layers");
   }
   const bool any = std::ranges::any_of(
       texts.texts(), [](const auto& text) { return text.tokens > 2 * kFirstTokens; });
@@ -257,19 +268,20 @@ Status CheckOptions(const CalibrationTexts& texts, const Sensitivity& sensitivit
 
 }  // namespace
 
-MatrixBits MatrixBitsOf(const KvGeometry& geometry, const TransformOptions& options) {
+MatrixSizes MatrixSizesOf(const KvGeometry& geometry, const TransformOptions& options) {
   std::size_t values = 0;
   for (std::size_t p = 0; p < 2 * geometry.layers.size(); ++p) {
     const std::size_t columns = Columns(geometry, p);
     if (columns == 0) continue;
     values += columns * GroupColumns(geometry, p, options.joint_columns);
-    values += columns * PredictorInputs(geometry, p);
+    values += columns * PredictorInputs(geometry, p, 1);
   }
-  MatrixBits bits;
-  if (values > kMostWholeValues) bits = {6, 4};
-  if (options.whitening_bits != 0) bits.whitening = options.whitening_bits;
-  if (options.predictor_bits != 0) bits.predictor = options.predictor_bits;
-  return bits;
+  MatrixSizes sizes;
+  if (values > kMostWholeValues) sizes = {6, 4, 1};
+  if (options.whitening_bits != 0) sizes.whitening_bits = options.whitening_bits;
+  if (options.predictor_bits != 0) sizes.predictor_bits = options.predictor_bits;
+  if (options.predictor_layers != 0) sizes.predictor_layers = options.predictor_layers;
+  return sizes;
 }
 
 double SensitivityUnit(const Sensitivity& sensitivity, const KvGeometry& geometry) {

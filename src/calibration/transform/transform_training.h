@@ -19,19 +19,23 @@ struct TransformOptions {
   // Heads are whitened together, as many adjacent ones as have so many columns at most (a divisor
   // of all of them, at least one).
   std::size_t joint_columns = 1024;
-  unsigned whitening_bits = 0;  // 2..8; 0: as MatrixBits says
+  unsigned whitening_bits = 0;  // 2..8; these and the next two 0: as MatrixSizes says
   unsigned predictor_bits = 0;
+  // Before a layer, that its planes are predicted from, 1..8.
+  std::uint32_t predictor_layers = 0;
   std::uint32_t frame_tokens = 256;  // of the frames that expectations are of
   std::function<void(std::uint64_t done, std::uint64_t total)> progress;  // planes
 };
 
-// Bits of the matrices: those of the options, else 8; but 6 and 4 in models whose matrices would
-// take more than 64 MB together in 8 bits.
-struct MatrixBits {
-  unsigned whitening = kMostMatrixBits;
-  unsigned predictor = kMostMatrixBits;
+// What the options say of the matrices, else these; but 6 and 4 bits and one layer for models whose
+// matrices would take more than 64 MB together in 8 bits and predicting from one layer.
+struct MatrixSizes {
+  unsigned whitening_bits = kMostMatrixBits;
+  unsigned predictor_bits = kMostMatrixBits;
+  std::uint32_t predictor_layers = 2;
 };
-[[nodiscard]] MatrixBits MatrixBitsOf(const KvGeometry& geometry, const TransformOptions& options);
+[[nodiscard]] MatrixSizes MatrixSizesOf(const KvGeometry& geometry,
+                                        const TransformOptions& options);
 
 // Sets whitening, predictors, code_tables and frame_expectation of `contents`. `classes` [2 * layer
 // + kind][row] are those of the selectors that the chain will have. Layer by layer in closed loop:

@@ -244,18 +244,50 @@ TEST_F(TransformTraining, RefusesBitsThatAreNone) {
   }
 }
 
+// Layer 1 is noise, layer 2 as layer 0: only who looks back two layers can predict it.
+TEST_F(TransformTraining, LooksBackAsManyLayersAsAskedFor) {
+  geometry_.layers.push_back(geometry_.layers.back());
+  texts_ = CalibrationTexts(geometry_);
+  std::mt19937 random(9);
+  std::normal_distribution<float> normal;
+  for (const unsigned seed : {1U, 2U, 3U}) {
+    KvBuffer text = Text(geometry_, seed);
+    for (const auto& plane : {text.view().layers[1].k, text.view().layers[1].v}) {
+      std::vector<float> noise(std::size_t{kTokens} * 2 * kDim);
+      for (float& value : noise) value = normal(random);
+      ASSERT_TRUE(StoreFloats(noise, plane));
+    }
+    ASSERT_TRUE(texts_.Add(text.view()));
+  }
+  classes_.assign(6, std::vector<std::uint8_t>(texts_.rows(), 6));
+  sensitivity_ = Even(geometry_, sensitivity_.planes[0][0]);
+  const auto one = Train({.steps = {1}, .predictor_layers = 1, .frame_tokens = 100});
+  const auto two = Train({.steps = {1}, .predictor_layers = 2, .frame_tokens = 100});
+  const auto eight = Train({.steps = {1}, .predictor_layers = 8, .frame_tokens = 100});
+  ASSERT_TRUE(one && two && eight);
+  const auto gain = [](const auto& contents) { return contents->frame_expectation.planes[4].gain; };
+  EXPECT_LT(gain(one), 0.5);
+  EXPECT_GT(gain(two), 2);
+  EXPECT_EQ(two->predictors[4].inputs, 8 * kDim);
+  EXPECT_EQ(two->predictors[4].weights, eight->predictors[4].weights);
+  EXPECT_EQ(Train({.steps = {1}, .predictor_layers = 9}).error().code, ErrorCode::kInvalidArgument);
+}
+
 // Llama-3.1-8B has more of them than fit, Qwen2.5-7B has not.
-TEST(MatrixBits, AreFewInLargeModels) {
+TEST(MatrixSizes, AreFewInLargeModels) {
   KvGeometry llama;
   llama.layers.assign(32, {.kv_heads = 8, .k_dim = 128, .v_dim = 128});
   KvGeometry qwen;
   qwen.layers.assign(28, {.kv_heads = 4, .k_dim = 128, .v_dim = 128});
-  EXPECT_EQ(MatrixBitsOf(llama, {}).whitening, 6U);
-  EXPECT_EQ(MatrixBitsOf(llama, {}).predictor, 4U);
-  EXPECT_EQ(MatrixBitsOf(llama, {.predictor_bits = 8}).predictor, 8U);
-  EXPECT_EQ(MatrixBitsOf(qwen, {}).whitening, 8U);
-  EXPECT_EQ(MatrixBitsOf(qwen, {}).predictor, 8U);
-  EXPECT_EQ(MatrixBitsOf(qwen, {.whitening_bits = 5}).whitening, 5U);
+  EXPECT_EQ(MatrixSizesOf(llama, {}).whitening_bits, 6U);
+  EXPECT_EQ(MatrixSizesOf(llama, {}).predictor_bits, 4U);
+  EXPECT_EQ(MatrixSizesOf(llama, {}).predictor_layers, 1U);
+  EXPECT_EQ(MatrixSizesOf(qwen, {}).predictor_layers, 2U);
+  EXPECT_EQ(MatrixSizesOf(llama, {.predictor_layers = 3}).predictor_layers, 3U);
+  EXPECT_EQ(MatrixSizesOf(llama, {.predictor_bits = 8}).predictor_bits, 8U);
+  EXPECT_EQ(MatrixSizesOf(qwen, {}).whitening_bits, 8U);
+  EXPECT_EQ(MatrixSizesOf(qwen, {}).predictor_bits, 8U);
+  EXPECT_EQ(MatrixSizesOf(qwen, {.whitening_bits = 5}).whitening_bits, 5U);
 }
 
 // A plane on which nothing depends, and one that never changes.

@@ -13,8 +13,8 @@ namespace {
 using Contents = CalibrationArtefact::Contents;
 
 bool Compact(const Contents& contents) {
-  return std::ranges::any_of(contents.predictors, [](const Predictor& plane) {
-    return plane.inputs != 0 && plane.bits != kMostMatrixBits;
+  return std::ranges::any_of(contents.predictors, [&](const Predictor& plane) {
+    return plane.inputs != 0 && (plane.bits != kMostMatrixBits || contents.predictor_layers != 1);
   });
 }
 
@@ -32,6 +32,7 @@ void Write(const Contents& contents, ByteWriter& out) {
 }
 
 void WriteCompact(const Contents& contents, ByteWriter& out) {
+  out.Put(static_cast<std::uint8_t>(contents.predictor_layers));
   for (const Predictor& plane : contents.predictors) {
     out.Put(plane.inputs == 0 ? std::uint8_t{0} : plane.bits);
     out.PutBytes(std::as_bytes(std::span(plane.scale)));
@@ -39,9 +40,19 @@ void WriteCompact(const Contents& contents, ByteWriter& out) {
   }
 }
 
+Status CheckLayers(std::uint32_t layers) {
+  if (layers >= 1 && layers <= kMostPredictorLayers) return {};
+  return Wrong("planes are predicted from " + std::to_string(layers) + " layers, not 1.." +
+               std::to_string(kMostPredictorLayers));
+}
+
 Status ReadPlanes(ByteReader& in, bool compact, Contents& contents) {
   auto& planes = contents.predictors;
   planes.resize(2 * contents.geometry.layers.size());
+  if (compact) {
+    KVSERVE_ASSIGN(contents.predictor_layers, in.Get<std::uint8_t>());
+    KVSERVE_TRY(CheckLayers(contents.predictor_layers));
+  }
   for (std::size_t p = 0; p < planes.size(); ++p) {
     if (compact) {
       KVSERVE_ASSIGN(const auto bits, in.Get<std::uint8_t>());
@@ -52,7 +63,7 @@ Status ReadPlanes(ByteReader& in, bool compact, Contents& contents) {
       if (!present) continue;
     }
     const std::size_t all = PlaneColumns(contents.geometry, p);
-    const std::size_t inputs = PredictorInputs(contents.geometry, p);
+    const std::size_t inputs = PredictorInputs(contents.geometry, p, contents.predictor_layers);
     if (all == 0 || inputs == 0) return Wrong(PlaneText(p) + "there is nothing to predict it from");
     planes[p].inputs = static_cast<std::uint32_t>(inputs);
     KVSERVE_TRY(ReadFloats(in, all, planes[p].scale));
@@ -78,10 +89,12 @@ Status CheckPlane(const Predictor& plane, std::size_t all, std::size_t inputs) {
 }
 
 Status Check(const Contents& contents) {
+  KVSERVE_TRY(CheckLayers(contents.predictor_layers));
   return CheckPlanes(contents.geometry, contents.predictors, Present(contents),
                      [&](const Predictor& plane, std::size_t p) {
-                       return CheckPlane(plane, PlaneColumns(contents.geometry, p),
-                                         PredictorInputs(contents.geometry, p));
+                       return CheckPlane(
+                           plane, PlaneColumns(contents.geometry, p),
+                           PredictorInputs(contents.geometry, p, contents.predictor_layers));
                      });
 }
 

@@ -75,6 +75,7 @@ TEST(TransformSections, FewBitsComeBack) {
     EXPECT_EQ(read.query_statistics[i].covariance, contents.query_statistics[i].covariance) << i;
     EXPECT_EQ(read.query_statistics[i].rounded, contents.query_statistics[i].rounded) << i;
   }
+  EXPECT_EQ(read.predictor_layers, 2U);
   EXPECT_EQ(FormatCalibration(read).value(), bytes);
 }
 
@@ -138,7 +139,14 @@ TEST(TransformSections, InputsAreThePlanesBefore) {
                      {.kv_heads = 1, .k_dim = 6},
                      {.kv_heads = 3, .k_dim = 2, .v_dim = 5}};
   const std::size_t expected[] = {0, 16, 16 + 8, 16 + 8 + 6, 6, 6 + 6};
-  for (std::size_t p = 0; p < 6; ++p) EXPECT_EQ(PredictorInputs(geometry, p), expected[p]) << p;
+  for (std::size_t p = 0; p < 6; ++p) EXPECT_EQ(PredictorInputs(geometry, p, 1), expected[p]) << p;
+  for (const std::uint32_t layers : {2U, 8U}) {
+    for (std::size_t p = 0; p < 4; ++p) {
+      EXPECT_EQ(PredictorInputs(geometry, p, layers), expected[p]) << p;
+    }
+    EXPECT_EQ(PredictorInputs(geometry, 4, layers), 16U + 8 + 6);
+    EXPECT_EQ(PredictorInputs(geometry, 5, layers), 16U + 8 + 6 + 6);
+  }
 }
 
 TEST(TransformSections, ClassesMayBeLeftOut) {
@@ -308,8 +316,9 @@ TEST(TransformSections, HostileCompactMatricesAreRefused) {
     ExpectRefused(whitening(static_cast<std::uint8_t>(bits), 0x78, 0x87, 0), "are not 2..8");
   }
   const auto predictors = [](std::uint8_t k, std::uint8_t v, std::uint8_t packed,
-                             std::size_t dropped) {
+                             std::size_t dropped, std::uint8_t layers = 1) {
     Bytes bytes = Written([=](ByteWriter& out) {
+      out.Put(layers);
       out.Put(k);
       out.Put(v);
       out.Put(1.0F);
@@ -324,7 +333,11 @@ TEST(TransformSections, HostileCompactMatricesAreRefused) {
   ExpectRefused(predictors(0, 3, 0x07, 0), "no opposite");
   ExpectRefused(predictors(0, 3, 0x5E, 0), "end with zeros");
   ExpectRefused(predictors(0, 3, 0x1E, 1), "truncated");
-  ExpectRefused(ReadAs(8, Bytes(2), 2), "there is no plane");
+  EXPECT_TRUE(predictors(0, 3, 0x1E, 0, 8));
+  ExpectRefused(predictors(0, 3, 0x1E, 0, 0), "from 0 layers, not 1..8");
+  ExpectRefused(predictors(0, 3, 0x1E, 0, 9), "from 9 layers, not 1..8");
+  ExpectRefused(ReadAs(8, Bytes{std::byte{1}, std::byte{0}, std::byte{0}}, 2),
+                "there is no plane");
 }
 
 TEST(TransformSections, HostileCorrelationsAreRefused) {

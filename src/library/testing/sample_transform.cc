@@ -143,7 +143,7 @@ void AddTransformSample(std::size_t most_columns, CalibrationArtefact::Contents&
   const KvGeometry& geometry = contents.geometry;
   for (std::size_t p = 0; p < 2 * geometry.layers.size(); ++p) {
     const std::size_t columns = PlaneColumns(geometry, p);
-    const std::size_t inputs = PredictorInputs(geometry, p);
+    const std::size_t inputs = PredictorInputs(geometry, p, contents.predictor_layers);
     auto& whitening = contents.whitening.emplace_back();
     auto& predictor = contents.predictors.emplace_back();
     if (columns == 0 || columns > most_columns) continue;
@@ -162,6 +162,7 @@ void MakeCompact(CalibrationArtefact::Contents& contents) {
     for (float& row : scale) row = row * 127 / static_cast<float>(MostOf(bits));
     return static_cast<std::uint8_t>(bits);
   };
+  contents.predictor_layers = 2;
   for (std::size_t p = 0; p < contents.whitening.size(); ++p) {
     Whitening& whitening = contents.whitening[p];
     if (whitening.columns != 0) {
@@ -169,6 +170,8 @@ void MakeCompact(CalibrationArtefact::Contents& contents) {
     }
     Predictor& predictor = contents.predictors[p];
     if (predictor.inputs != 0) {
+      predictor = SamplePredictor(predictor.scale.size(),
+                                  PredictorInputs(contents.geometry, p, contents.predictor_layers));
       predictor.bits = round(predictor.weights, predictor.scale, 2 + static_cast<unsigned>(p % 4));
     }
   }

@@ -26,7 +26,7 @@ namespace kvserve::testing {
 void AddTransformSample(std::size_t most_columns, CalibrationArtefact::Contents& contents);
 
 // Fewer bits for what there is: whitening 6 and 7 by turns, predictors 2 to 5, correlations of
-// queries 8.
+// queries 8; predictors look at two layers.
 void MakeCompact(CalibrationArtefact::Contents& contents);
 
 }  // namespace kvserve::testing

@@ -1,7 +1,8 @@
 // Prediction across layers: what the decoded planes before say of a plane's components, linearly
 // and with an artefact's weights, is taken away before quantization and added after it. K of a
-// layer is predicted from K and V of the layer before, V also from K of its own layer. All sums are
-// integers over histories in 1/64 of a step, so that both sides agree on every bit.
+// layer is predicted from K and V of the layers before, as many as the artefact says, V also from K
+// of its own layer. All sums are integers over histories in 1/64 of a step, so that both sides
+// agree on every bit.
 #include <algorithm>
 #include <array>
 #include <string>
@@ -33,30 +34,41 @@ std::size_t Columns(const KvGeometry& geometry, std::size_t layer, PlaneKind kin
   return std::size_t{shape.kv_heads} * (kind == PlaneKind::kKey ? shape.k_dim : shape.v_dim);
 }
 
-// Where the components of the planes that a layer's are predicted from stand in a row of inputs.
+// Components of K and V of a layer.
+std::size_t Columns(const KvGeometry& geometry, std::size_t layer) {
+  return Columns(geometry, layer, PlaneKind::kKey) + Columns(geometry, layer, PlaneKind::kValue);
+}
+
+// Components of the layers first..layer-1.
+std::size_t Columns(const KvGeometry& geometry, std::size_t first, std::size_t layer) {
+  std::size_t columns = 0;
+  for (; first < layer; ++first) columns += Columns(geometry, first);
+  return columns;
+}
+
+// Where the components of a layer's planes stand in a row of inputs: behind those of the layers
+// before, which ascend. Its V is not an input of its own planes but of the next layer's.
 struct InputLayout {
-  std::size_t previous_value = 0;  // K of the layer before stands first
-  std::size_t key = 0;             // of the layer itself
+  InputLayout() = default;
+  InputLayout(const KvGeometry& geometry, std::uint32_t layers, std::size_t layer)
+      : first(layer - std::min<std::size_t>(layer, layers)),
+        key(Columns(geometry, first, layer)),
+        value(key + Columns(geometry, layer, PlaneKind::kKey)),
+        end(key + Columns(geometry, layer)) {}
+
+  std::size_t first = 0;  // layer
+  std::size_t key = 0;
+  std::size_t value = 0;
   std::size_t end = 0;
 };
 
-InputLayout LayoutOf(const KvGeometry& geometry, std::size_t layer) {
-  InputLayout layout;
-  if (layer > 0) {
-    layout.previous_value = Columns(geometry, layer - 1, PlaneKind::kKey);
-    layout.key = layout.previous_value + Columns(geometry, layer - 1, PlaneKind::kValue);
-  }
-  layout.end = layout.key + Columns(geometry, layer, PlaneKind::kKey);
-  return layout;
-}
-
-// The planes that a tile has passed, as inputs of the layer in hand and of the next one.
+// The planes that a tile has passed.
 struct Tile : PlaneState {
   TokenRange tokens;
+  std::uint32_t layers = 1;
   std::size_t stride = 0;
-  std::span<std::int16_t> inputs;  // [token][stride] of the layer in hand
-  std::span<std::int16_t> next;
-  std::span<float> predicted;  // [row of the open plane][predicted_stride]
+  std::span<std::int16_t> inputs;  // [token][stride] of the layer in hand, and its V
+  std::span<float> predicted;      // [row of the open plane][predicted_stride]
   std::size_t predicted_stride = 0;
   // The open plane.
   bool begun = false;
@@ -66,6 +78,11 @@ struct Tile : PlaneState {
   std::size_t columns = 0;
   std::size_t first_row = 0;  // of the tile
   bool predicts = false;
+
+  // Where the open plane's components go.
+  [[nodiscard]] std::int16_t* Own(std::size_t row) const {
+    return &inputs[row * stride + (kind == PlaneKind::kKey ? layout.key : layout.value)];
+  }
 };
 
 class Predict : public Transform, public RowPredictor {
@@ -97,18 +114,17 @@ class Predict : public Transform, public RowPredictor {
                                       Arena& arena) const override {
     auto* tile = arena.New<Tile>();
     const KvGeometry& geometry = *frame.geometry;
+    tile->layers = Layers(frame.artefact);
     std::size_t widest = 0;
     for (std::size_t layer = 0; layer < geometry.layers.size(); ++layer) {
-      const std::size_t value = Columns(geometry, layer, PlaneKind::kValue);
-      const std::size_t key = Columns(geometry, layer, PlaneKind::kKey);
-      tile->stride = std::max({tile->stride, LayoutOf(geometry, layer).end, key + value});
-      widest = std::max({widest, key, value});
+      const InputLayout layout(geometry, tile->layers, layer);
+      tile->stride = std::max(tile->stride, layout.end);
+      widest = std::max({widest, layout.value - layout.key, layout.end - layout.value});
     }
     tile->tokens = tokens;
     tile->stride = PaddedInputs(tile->stride);
     tile->predicted_stride = PaddedColumns(widest);
     tile->inputs = arena.TakeZeroed<std::int16_t>(tokens.size() * tile->stride);
-    tile->next = arena.TakeZeroed<std::int16_t>(tokens.size() * tile->stride);
     tile->predicted = arena.Take<float>(tokens.size() * tile->predicted_stride);
     return tile;
   }
@@ -116,7 +132,9 @@ class Predict : public Transform, public RowPredictor {
   [[nodiscard]] Status OpenPlane(PlaneState* state, const PlaneContext& plane,
                                  PlaneShape shape) const override {
     auto& tile = *static_cast<Tile*>(state);
-    if (plane.kind == PlaneKind::kKey) EnterLayer(*plane.frame->geometry, plane.layer, tile);
+    if (!tile.begun || tile.layer != plane.layer) {
+      EnterLayer(*plane.frame->geometry, plane.layer, tile);
+    }
     tile.kind = plane.kind;
     tile.columns = Columns(*plane.frame->geometry, plane.layer, plane.kind);
     tile.first_row = tile.tokens.size() - shape.tokens;
@@ -140,41 +158,40 @@ class Predict : public Transform, public RowPredictor {
     if (tile.predicts) Add(tile.predicted, tile.predicted_stride, rows);
     const std::size_t columns = rows.columns();
     for (std::size_t row = 0; row < rows.tokens; ++row) {
-      std::int16_t* const next = Next(tile, tile.first_row + row);
-      RoundHistory(rows.span().subspan(row * columns, columns), next);
-      if (tile.kind == PlaneKind::kKey) {
-        std::copy_n(next, columns, Key(tile, tile.first_row + row));
-      }
+      RoundHistory(rows.span().subspan(row * columns, columns), tile.Own(tile.first_row + row));
     }
   }
 
  private:
   [[nodiscard]] bool On(PlaneKind kind) const { return settings_.integer(kOn, kind) != 0; }
 
-  // Where the open plane's components go.
-  static std::int16_t* Next(const Tile& tile, std::size_t row) {
-    const std::size_t key = tile.layout.end - tile.layout.key;
-    return &tile.next[row * tile.stride + (tile.kind == PlaneKind::kKey ? 0 : key)];
-  }
-  static std::int16_t* Key(const Tile& tile, std::size_t row) {
-    return &tile.inputs[row * tile.stride + tile.layout.key];
+  static std::uint32_t Layers(const CalibrationArtefact* artefact) {
+    return artefact == nullptr ? 1 : artefact->predictor_layers();
   }
 
+  // Rows lose what the layer is not predicted from any more; what the frame lacks counts as zeros.
   static void EnterLayer(const KvGeometry& geometry, std::uint32_t layer, Tile& tile) {
-    std::swap(tile.inputs, tile.next);
-    if (!tile.begun || tile.layer + 1 != layer) {  // the layer before is not in the frame
-      std::fill(tile.inputs.begin(), tile.inputs.end(), std::int16_t{0});
+    const InputLayout before = tile.layout;
+    const std::size_t next = tile.begun ? tile.layer + std::size_t{1} : layer;
+    tile.layout = InputLayout(geometry, tile.layers, layer);
+    const std::size_t kept_from = std::max(tile.layout.first, before.first);
+    for (std::size_t row = 0; row < tile.tokens.size() && tile.begun; ++row) {
+      std::int16_t* const inputs = &tile.inputs[row * tile.stride];
+      std::int16_t* to = inputs;
+      if (kept_from < next) {
+        const std::size_t gone = Columns(geometry, before.first, kept_from);
+        to = std::copy(inputs + gone, inputs + before.end, inputs);
+      }
+      std::fill(to, inputs + tile.stride, std::int16_t{0});
     }
     tile.begun = true;
     tile.layer = layer;
-    tile.layout = LayoutOf(geometry, layer);
   }
 
   // Rows that the open plane's layer does not hold count as zeros.
   static void ForgetMissing(const Tile& tile) {
     for (std::size_t row = 0; row < tile.first_row; ++row) {
-      std::fill_n(Next(tile, row), tile.columns, std::int16_t{0});
-      if (tile.kind == PlaneKind::kKey) std::fill_n(Key(tile, row), tile.columns, std::int16_t{0});
+      std::fill_n(tile.Own(row), tile.columns, std::int16_t{0});
     }
   }
 
@@ -186,8 +203,8 @@ class Predict : public Transform, public RowPredictor {
     const Predictor* predictor =
         artefact == nullptr ? nullptr : artefact->predictor(plane.layer, plane.kind);
     if (predictor == nullptr) return nullptr;
-    const InputLayout layout = LayoutOf(*plane.frame->geometry, plane.layer);
-    const std::size_t inputs = plane.kind == PlaneKind::kKey ? layout.key : layout.end;
+    const InputLayout layout(*plane.frame->geometry, Layers(artefact), plane.layer);
+    const std::size_t inputs = plane.kind == PlaneKind::kKey ? layout.key : layout.value;
     if (predictor->inputs != inputs || predictor->scale.size() != columns) {
       return MakeError(ErrorCode::kMismatch,
                        "the calibration artefact predicts " +
@@ -205,16 +222,17 @@ class Predict : public Transform, public RowPredictor {
                                                            const RealPlane& values) const {
     KVSERVE_ASSIGN(const PackedPredictor* predictor, Calibrated(plane, values.columns()));
     if (predictor == nullptr) return std::span<const float>();
-    const InputLayout layout = LayoutOf(*plane.frame->geometry, plane.layer);
-    const std::size_t stride = PaddedInputs(layout.end);
+    const KvGeometry& geometry = *plane.frame->geometry;
+    const InputLayout layout(geometry, Layers(plane.frame->artefact), plane.layer);
+    const std::size_t stride = PaddedInputs(layout.value);
     const auto inputs = plane.arena->TakeZeroed<std::int16_t>(values.tokens * stride);
     for (const DecodedPlane& earlier : plane.decoded) {
-      const bool key = earlier.kind == PlaneKind::kKey;
-      if (earlier.layer + 1 == plane.layer) {
-        CopyHistory(earlier, plane.tokens, inputs.subspan(key ? 0 : layout.previous_value), stride);
-      } else if (earlier.layer == plane.layer && key) {
-        CopyHistory(earlier, plane.tokens, inputs.subspan(layout.key), stride);
+      if (earlier.layer < layout.first || earlier.layer > plane.layer) continue;
+      std::size_t at = Columns(geometry, layout.first, std::size_t{earlier.layer});
+      if (earlier.kind == PlaneKind::kValue) {
+        at += Columns(geometry, earlier.layer, PlaneKind::kKey);
       }
+      if (at < layout.value) CopyHistory(earlier, plane.tokens, inputs.subspan(at), stride);
     }
     const auto predicted =
         plane.arena->Take<float>(values.tokens * PaddedColumns(values.columns()));
