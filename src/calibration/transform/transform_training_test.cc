@@ -257,7 +257,7 @@ TEST_F(TransformTraining, LooksBackAsManyLayersAsAskedFor) {
       for (float& value : noise) value = normal(random);
       ASSERT_TRUE(StoreFloats(noise, plane));
     }
-    ASSERT_TRUE(texts_.Add(text.view()));
+    ASSERT_TRUE(texts_.Add(std::as_const(text).view()));
   }
   classes_.assign(6, std::vector<std::uint8_t>(texts_.rows(), 6));
   sensitivity_ = Even(geometry_, sensitivity_.planes[0][0]);
