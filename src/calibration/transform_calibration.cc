@@ -14,7 +14,7 @@ namespace kvserve {
 Status CalibrateTransform(const CalibrationTexts& texts, const TransformCalibration& options,
                           CalibrationArtefact::Contents& contents) {
   Workers workers(options.threads);
-  if (options.round_queries) {
+  if (MatrixSizesOf(texts.geometry(), options.training).query_bits == 8) {
     for (QueryStatistics& layer : contents.query_statistics) RoundCorrelations(layer);
   }
   std::vector<ConstKvView> views;

@@ -18,7 +18,6 @@ struct TransformCalibration {
   std::uint32_t frame_tokens = 256;  // of the frames that are weighed
   std::uint32_t horizon = 384;       // tokens behind a text that queries are expected in
   unsigned threads = 1;              // 1..256; changes nothing of the result
-  bool round_queries = false;        // correlations of queries in 8 bits
   TransformOptions training;
 };
 

@@ -46,7 +46,7 @@ struct Arguments {
   unsigned whitening_bits = 0;  // as many as suit the model
   unsigned predictor_bits = 0;
   unsigned predictor_layers = 0;
-  unsigned query_bits = 32;
+  unsigned query_bits = 0;
   std::uint32_t tokens = 1536;
   std::uint32_t limit = 0;
   std::string cache_dtype;
@@ -85,7 +85,7 @@ Result<TransformCalibration> TransformOf(const Arguments& arguments) {
   transform.training.whitening_bits = arguments.whitening_bits;
   transform.training.predictor_bits = arguments.predictor_bits;
   transform.training.predictor_layers = arguments.predictor_layers;
-  transform.round_queries = arguments.query_bits == 8;
+  transform.training.query_bits = arguments.query_bits;
   transform.training.steps = arguments.steps;
   std::ranges::sort(transform.training.steps);
   return transform;
@@ -296,24 +296,23 @@ void AddTransformOptions(CLI::App& command, Arguments& arguments) {
   command
       .add_option("--whitening-bits", arguments.whitening_bits,
                   "For transform: bits of a value of the whitening's matrices, 2..8. Default: 8, "
-                  "but 6 where all matrices would take more than 64 MB")
+                  "but 6 for large models, whose matrices would take more than 64 MB")
       ->check(CLI::Range(2, 8));
   command
-      .add_option(
-          "--predictor-bits", arguments.predictor_bits,
-          "For transform: bits of a weight of the predictors, 2..8. Default: 8, but 4 where "
-          "all matrices would take more than 64 MB")
+      .add_option("--predictor-bits", arguments.predictor_bits,
+                  "For transform: bits of a weight of the predictors, 2..8. Default: 8, but 4 for "
+                  "large models")
       ->check(CLI::Range(2, 8));
   command
       .add_option("--predictor-layers", arguments.predictor_layers,
                   "For transform: layers before that planes are predicted from, 1..8. Default: 2, "
-                  "but 1 where all matrices would take more than 64 MB then")
+                  "but 1 for large models")
       ->check(CLI::Range(1, 8));
   command
       .add_option("--query-bits", arguments.query_bits,
-                  "For transform: bits of a correlation of queries, 8 or 32")
-      ->check(CLI::IsMember({8, 32}))
-      ->capture_default_str();
+                  "For transform: bits of a correlation of queries, 8 or 32. Default: 32, but 8 "
+                  "for large models")
+      ->check(CLI::IsMember({8, 32}));
   command.add_option("--threads", arguments.threads, "For transform: threads, 1..256")
       ->check(CLI::Range(1, 256))
       ->capture_default_str();

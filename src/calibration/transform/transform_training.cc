@@ -277,10 +277,11 @@ MatrixSizes MatrixSizesOf(const KvGeometry& geometry, const TransformOptions& op
     values += columns * PredictorInputs(geometry, p, 1);
   }
   MatrixSizes sizes;
-  if (values > kMostWholeValues) sizes = {6, 4, 1};
+  if (values > kMostWholeValues) sizes = {6, 4, 1, 8};
   if (options.whitening_bits != 0) sizes.whitening_bits = options.whitening_bits;
   if (options.predictor_bits != 0) sizes.predictor_bits = options.predictor_bits;
   if (options.predictor_layers != 0) sizes.predictor_layers = options.predictor_layers;
+  if (options.query_bits != 0) sizes.query_bits = options.query_bits;
   return sizes;
 }
 

@@ -19,20 +19,22 @@ struct TransformOptions {
   // Heads are whitened together, as many adjacent ones as have so many columns at most (a divisor
   // of all of them, at least one).
   std::size_t joint_columns = 1024;
-  unsigned whitening_bits = 0;  // 2..8; these and the next two 0: as MatrixSizes says
+  unsigned whitening_bits = 0;  // 2..8; these and the next three 0: as MatrixSizes says
   unsigned predictor_bits = 0;
   // Before a layer, that its planes are predicted from, 1..8.
   std::uint32_t predictor_layers = 0;
+  unsigned query_bits = 0;  // of a correlation of queries, 8 or 32; CalibrateTransform's affair
   std::uint32_t frame_tokens = 256;  // of the frames that expectations are of
   std::function<void(std::uint64_t done, std::uint64_t total)> progress;  // planes
 };
 
-// What the options say of the matrices, else these; but 6 and 4 bits and one layer for models whose
-// matrices would take more than 64 MB together in 8 bits and predicting from one layer.
+// What the options say of the matrices, else these; but 6, 4 and 8 bits and one layer for models
+// whose whitening and predictors would take more than 64 MB in 8 bits and from one layer.
 struct MatrixSizes {
   unsigned whitening_bits = kMostMatrixBits;
   unsigned predictor_bits = kMostMatrixBits;
   std::uint32_t predictor_layers = 2;
+  unsigned query_bits = 32;
 };
 [[nodiscard]] MatrixSizes MatrixSizesOf(const KvGeometry& geometry,
                                         const TransformOptions& options);

@@ -282,6 +282,9 @@ TEST(MatrixSizes, AreFewInLargeModels) {
   EXPECT_EQ(MatrixSizesOf(llama, {}).whitening_bits, 6U);
   EXPECT_EQ(MatrixSizesOf(llama, {}).predictor_bits, 4U);
   EXPECT_EQ(MatrixSizesOf(llama, {}).predictor_layers, 1U);
+  EXPECT_EQ(MatrixSizesOf(llama, {}).query_bits, 8U);
+  EXPECT_EQ(MatrixSizesOf(llama, {.query_bits = 32}).query_bits, 32U);
+  EXPECT_EQ(MatrixSizesOf(qwen, {}).query_bits, 32U);
   EXPECT_EQ(MatrixSizesOf(qwen, {}).predictor_layers, 2U);
   EXPECT_EQ(MatrixSizesOf(llama, {.predictor_layers = 3}).predictor_layers, 3U);
   EXPECT_EQ(MatrixSizesOf(llama, {.predictor_bits = 8}).predictor_bits, 8U);
