@@ -52,11 +52,12 @@ class CalibrateTest(cli_case.CliCase):
     def test_transforms_need_texts(self):
         self.refuse(2, "calibrate", "--data", self.kv, "--compute", "transform", "-o", "x.calib",
                     says="--compute transform needs queries: give --model and texts")
-        self.refuse(2, "calibrate", "--data", self.kv, "--sensitivity", "s.safetensors", "-o",
-                    "x.calib", says="--sensitivity is for --compute transform")
-        for option, bits in (("--predictor-bits", "1"), ("--whitening-bits", "9"),
-                             ("--query-bits", "16")):
-            self.refuse(2, "calibrate", "--data", self.kv, option, bits, "-o", "x.calib",
+        for option in "--sensitivity", "--in-kind":
+            self.refuse(2, "calibrate", "--data", self.kv, option, self.kv, "-o", "x.calib",
+                        says="--sensitivity and --in-kind are for --compute transform")
+        for option, value in (("--predictor-bits", "1"), ("--whitening-bits", "9"),
+                              ("--query-bits", "16"), ("--predictor-layers", "9")):
+            self.refuse(2, "calibrate", "--data", self.kv, option, value, "-o", "x.calib",
                         says=option)
         for steps in ("0", "1,banana", "1e9"):
             self.refuse(2, "calibrate", "--data", self.kv, "--steps", steps, "-o", "x.calib",
