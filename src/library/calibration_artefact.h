@@ -90,8 +90,8 @@ class CalibrationArtefact {
     // [layer][kv_head], 0..1: how far back the head looks; retrieval heads have high scores,
     // streaming heads (sinks and recent tokens) low ones. docs/CALIBRATION.md has the definition.
     std::vector<std::vector<float>> head_scores;
-    std::vector<Whitening> whitening;   // [2 * layer + kind]
-    std::vector<Predictor> predictors;  // [2 * layer + kind]
+    std::vector<Whitening> whitening;    // [2 * layer + kind]
+    std::vector<Predictor> predictors;   // [2 * layer + kind]
     std::uint32_t predictor_layers = 1;  // before a layer, that its planes are predicted from; 1..8
     std::optional<CodeTables> code_tables;
     AttentionProfile attention_profile;  // no planes: not there
