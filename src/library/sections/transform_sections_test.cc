@@ -336,8 +336,7 @@ TEST(TransformSections, HostileCompactMatricesAreRefused) {
   EXPECT_TRUE(predictors(0, 3, 0x1E, 0, 8));
   ExpectRefused(predictors(0, 3, 0x1E, 0, 0), "from 0 layers, not 1..8");
   ExpectRefused(predictors(0, 3, 0x1E, 0, 9), "from 9 layers, not 1..8");
-  ExpectRefused(ReadAs(8, Bytes{std::byte{1}, std::byte{0}, std::byte{0}}, 2),
-                "there is no plane");
+  ExpectRefused(ReadAs(8, Bytes{std::byte{1}, std::byte{0}, std::byte{0}}, 2), "there is no plane");
 }
 
 TEST(TransformSections, HostileCorrelationsAreRefused) {
