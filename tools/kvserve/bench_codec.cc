@@ -153,9 +153,10 @@ void AddBenchCodec(CLI::App& bench, Invocation& invocation) {
                      "KV file or file of frames; default: the SmolLM2 sample that is part of the "
                      "program (float16, and the same as bfloat16), and synthetic KV of the shape "
                      "of Llama-3.1-8B");
-  command.add_option("--profile", arguments->profiles,
-                     "Profile, any number of times; default: a list beside lossless, LZ4, zstd, and "
-                     "with --calib the profile `calibrated` on data of its model");
+  command.add_option(
+      "--profile", arguments->profiles,
+      "Profile, any number of times; default: a list beside lossless, LZ4, zstd, and "
+      "with --calib the profile `calibrated` on data of its model");
   AddCalibrationOption(command, arguments->calibration);
   command.add_option("--frame-tokens", arguments->frame_tokens,
                      "Tokens per frame or 'all', any number of times; default: 64 128 256 all");
