@@ -86,6 +86,7 @@ std::shared_ptr<const CalibrationArtefact> MakeSample(const KvGeometry& geometry
                                             : SampleQueries(2 * layer.kv_heads, layer.k_dim));
     shape.insert(shape.end(), {layer.kv_heads, layer.k_dim, layer.v_dim});
   }
+  contents.predictor_layers = 2;
   AddTransformSample(kMostKltColumns, contents);
   return std::make_shared<const CalibrationArtefact>(std::move(contents),
                                                      Hash128(std::as_bytes(std::span(shape))));

@@ -148,7 +148,7 @@ void AddTransformSample(std::size_t most_columns, CalibrationArtefact::Contents&
     auto& predictor = contents.predictors.emplace_back();
     if (columns == 0 || columns > most_columns) continue;
     whitening = SampleWhitening(columns, GroupColumns(columns, PlaneDim(geometry, p), p));
-    if (inputs > 0 && inputs <= 3 * most_columns) predictor = SamplePredictor(columns, inputs);
+    if (inputs > 0 && inputs <= 5 * most_columns) predictor = SamplePredictor(columns, inputs);
   }
   contents.code_tables = SampleCodeTables(geometry, most_columns);
 }
