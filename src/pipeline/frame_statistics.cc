@@ -112,12 +112,12 @@ class FrameMeasurement {
     const Predictor* const predictor = artefact_.predictor(plane.layer, plane.kind);
     if (predictor == nullptr) return;
     const SampledPlane& own = planes_[index];
-    const std::size_t before = index - index % 2;  // planes of the layer before end here
+    const std::size_t layers = std::min<std::size_t>(plane.layer, artefact_.predictor_layers());
     const std::size_t stride = PaddedInputs(predictor->inputs);
     const auto history = arena_.TakeZeroed<std::int16_t>(tokens_.size() * stride);
     std::size_t at = 0;
     // Of planes that are not there, zeros.
-    for (std::size_t p = before >= 2 ? before - 2 : before; p < index; ++p) {
+    for (std::size_t p = 2 * (plane.layer - layers); p < index; ++p) {
       const SampledPlane& input = planes_[p];
       for (std::size_t i = 0; i < tokens_.size() && input.columns > 0; ++i) {
         const auto row = input.history.subspan(i * input.columns, input.columns);

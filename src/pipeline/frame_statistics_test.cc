@@ -26,8 +26,9 @@ CalibrationArtefact Artefact(const KvGeometry& geometry) {
 }
 
 struct Frame {
-  explicit Frame(std::uint32_t tokens)
-      : geometry(testing::MakeGeometry(DType::kFloat32, {{1, 2, 2}, {1, 2, 2}})) {
+  explicit Frame(std::uint32_t tokens,
+                 const std::vector<testing::LayerShape>& layers = {{1, 2, 2}, {1, 2, 2}})
+      : geometry(testing::MakeGeometry(DType::kFloat32, layers)) {
     for (LayerGeometry& layer : geometry.layers) {
       layer.rope_style = RopeStyle::kNone;
       layer.rope_theta = 0.0F;
@@ -59,6 +60,23 @@ TEST(FrameStatistics, EnergyAndGainInOctaves) {
   EXPECT_NEAR(found[2].energy, std::log2(25.0), 1e-6);
   EXPECT_EQ(found[0].gain, 0);
   EXPECT_NEAR(found[2].gain, std::log2(25.0), 1e-6);  // 5 less 4 is left
+}
+
+TEST(FrameStatistics, PredictorsMayLookAtTwoLayers) {
+  const Frame frame(100, {{1, 2, 2}, {1, 2, 2}, {1, 2, 2}});
+  CalibrationArtefact::Contents contents = Artefact(frame.geometry).contents();
+  contents.whitening.resize(6, contents.whitening[0]);
+  contents.predictor_layers = 2;
+  // Layer 2 from K of layer 0, the first of the inputs; layer 1 has only that before it.
+  Predictor wide{.inputs = 8, .scale = {1.0F / 128, 1.0F / 128}, .weights = {}};
+  wide.weights = {1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0};
+  contents.predictors.resize(6);
+  contents.predictors[4] = wide;
+  const CalibrationArtefact artefact(std::move(contents), Fingerprint{});
+  Arena arena;
+  const auto found = MeasureFrame(frame.kv.view(), artefact, arena).value();
+  EXPECT_NEAR(found[2].gain, std::log2(25.0), 1e-6);
+  EXPECT_NEAR(found[4].gain, std::log2(25.0), 1e-6);
 }
 
 TEST(FrameStatistics, FramesOfSinksAloneAndPlanesWithoutWhitening) {
