@@ -91,8 +91,9 @@ def main() -> int:
     one_thread = ["--frame-tokens", "256", "--threads", "1"]
     for isa in isas:
         documents.append(measure(options.binary, "--isa", isa, *one_thread, *profiles))
-    documents.append(measure(options.binary, "--isa", ",".join(isas), *one_thread, "--data", str(SAMPLE),
-                             "--profile", CALIBRATED, *calibration))
+    if isas:
+        documents.append(measure(options.binary, "--isa", ",".join(isas), *one_thread, "--data",
+                                 str(SAMPLE), "--profile", CALIBRATED, *calibration))
     threads = max(row["threads"] for document in documents for row in document["rows"])
     load = os.getloadavg()[0]
     if load > threads + IDLE_LOAD:

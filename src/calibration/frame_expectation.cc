@@ -73,8 +73,9 @@ Result<FrameExpectation> MeasureInKind(CalibrationSource& texts,
                                        const CalibrationArtefact& artefact,
                                        std::uint32_t frame_tokens, Workers& workers) {
   CalibrationTexts kept(texts.geometry());
+  const std::uint32_t chunk_tokens = std::min(frame_tokens, WholeChunkTokens(texts.geometry()));
   KVSERVE_TRY(
-      texts.ForEachChunk(frame_tokens, [&](const ConstKvView& chunk) { return kept.Add(chunk); }));
+      texts.ForEachChunk(chunk_tokens, [&](const ConstKvView& chunk) { return kept.Add(chunk); }));
   std::vector<ConstKvView> views;
   for (std::size_t i = 0; i < kept.texts().size(); ++i) views.push_back(kept.View(i));
   KVSERVE_ASSIGN(FrameExpectation expectation,

@@ -128,8 +128,9 @@ class FrameMeasurement {
     }
     const std::size_t padded = PaddedColumns(own.columns);
     const auto prediction = arena_.Take<float>(tokens_.size() * padded);
-    PredictRows(PackPredictor(predictor->weights, predictor->scale), history.data(), stride,
-                tokens_.size(), prediction.data(), padded);
+    const auto* const packed = artefact_.packed_predictors().Get<PackedPredictor>(
+        index, [&] { return PackPredictor(predictor->weights, predictor->scale); });
+    PredictRows(*packed, history.data(), stride, tokens_.size(), prediction.data(), padded);
     double left = 0;
     for (std::size_t i = 0; i < tokens_.size(); ++i) {
       if (tokens_[i] < plane.tokens.begin || tokens_[i] >= plane.tokens.end) continue;

@@ -119,7 +119,10 @@ void DriftMemory::Add(Frame frame) {
 
 FrameDrift DriftMemory::Drift(Arena& arena) const {
   if (frames_.empty()) return {};
-  const std::size_t planes = frames_.front().planes.size();
+  // Encoders of other geometries may have added some.
+  const auto least =
+      std::ranges::min_element(frames_, {}, [](const Frame& frame) { return frame.planes.size(); });
+  const std::size_t planes = least->planes.size();
   const auto sums = arena.Take<PlaneDistance>(planes);
   for (std::size_t p = 0; p < planes; ++p) {
     sums[p] = {};

@@ -172,6 +172,21 @@ TEST(DriftGuard, FramesOfARequestAreJudgedTogether) {
   EXPECT_FALSE(unguarded.NewRequest().looks_back());
 }
 
+// A memory may be handed to encoders of models with fewer layers.
+TEST(DriftGuard, PlanesThatNotAllFramesHaveDoNotCount) {
+  const auto plane = [](double energy) {
+    PlaneDistance distance;
+    distance.compared = true;
+    distance.energy = energy;
+    return distance;
+  };
+  DriftMemory memory;
+  memory.Add({.tokens = {0, 4}, .planes = {plane(1), plane(9)}});
+  memory.Add({.tokens = {4, 8}, .planes = {plane(3)}});
+  Arena arena;
+  EXPECT_NEAR(memory.Drift(arena).energy, 2, 1e-9);
+}
+
 TEST(DriftGuard, NeedsAnExpectationAndAFallbackWithoutArtefact) {
   const auto artefact = ArtefactFor(Chunk(1));
   CalibrationArtefact::Contents contents = artefact->contents();

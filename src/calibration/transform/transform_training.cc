@@ -206,8 +206,9 @@ class Training {
     const std::size_t gone = std::size_t{Columns(geometry_, 2 * oldest) > 0} +
                              std::size_t{Columns(geometry_, 2 * oldest + 1) > 0};
     products_.erase(products_.begin(), products_.begin() + static_cast<std::ptrdiff_t>(gone));
-    for (auto& row : products_)
+    for (auto& row : products_) {
       row.erase(row.begin(), row.begin() + static_cast<std::ptrdiff_t>(gone));
+    }
   }
 
   void Finish(CodeTables& tables) {
@@ -256,6 +257,9 @@ Status CheckOptions(const CalibrationTexts& texts, const Sensitivity& sensitivit
   for (const unsigned bits : {chosen.whitening_bits, chosen.predictor_bits}) {
     if (bits >= kLeastMatrixBits && bits <= kMostMatrixBits) continue;
     return MakeError(ErrorCode::kInvalidArgument, "bits of a matrix are 2..8");
+  }
+  if (chosen.query_bits != 8 && chosen.query_bits != 32) {
+    return MakeError(ErrorCode::kInvalidArgument, "bits of a correlation of queries are 8 or 32");
   }
   if (chosen.predictor_layers > kMostPredictorLayers) {
     return MakeError(ErrorCode::kInvalidArgument, "planes are predicted from 1..8 layers");

@@ -270,6 +270,7 @@ TEST_F(TransformTraining, LooksBackAsManyLayersAsAskedFor) {
   EXPECT_GT(gain(two), 2);
   EXPECT_EQ(two->predictors[4].inputs, 8 * kDim);
   EXPECT_EQ(two->predictors[4].weights, eight->predictors[4].weights);
+  EXPECT_EQ(Train({.steps = {1}, .query_bits = 16}).error().code, ErrorCode::kInvalidArgument);
   EXPECT_EQ(Train({.steps = {1}, .predictor_layers = 9}).error().code, ErrorCode::kInvalidArgument);
 }
 

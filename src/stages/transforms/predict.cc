@@ -180,7 +180,8 @@ class Predict : public Transform, public RowPredictor {
       std::int16_t* to = inputs;
       if (kept_from < next) {
         const std::size_t gone = Columns(geometry, before.first, kept_from);
-        to = std::copy(inputs + gone, inputs + before.end, inputs);
+        to = inputs + before.end - gone;
+        if (gone > 0) std::copy(inputs + gone, inputs + before.end, inputs);
       }
       std::fill(to, inputs + tile.stride, std::int16_t{0});
     }
