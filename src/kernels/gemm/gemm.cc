@@ -137,6 +137,7 @@ void MultiplyRows(std::span<const float> in, std::size_t depth, std::span<const 
                   std::size_t width, float* out, std::size_t out_stride) {
   if (UseScalarKernels()) return MultiplyRowsRef(in, depth, matrix, width, out, out_stride);
   const std::size_t rows = in.size() / depth;
+  if (rows == 0) return;  // `out` may be null then
   const std::size_t done = HWY_DYNAMIC_DISPATCH(MultiplyVectors)(
       in.data(), rows, depth, matrix.data(), width, out, out_stride);
   for (std::size_t row = 0; row < rows && done < width; ++row) {

@@ -141,6 +141,7 @@ HWY_EXPORT(RoundVectors);
 
 void PredictRows(const PackedPredictor& predictor, const std::int16_t* in, std::size_t in_stride,
                  std::size_t rows, float* out, std::size_t out_stride) {
+  if (rows == 0) return;  // `out` may be null then
   if (UseScalarKernels()) {
     PredictRowsRef(predictor, in, in_stride, rows, out, out_stride);
   } else if (HasVnni()) {
